@@ -8,7 +8,7 @@ from hypothesis import given
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, DocumentStarted
 from cursor_gateway.model.requests import RunInfo
-from cursor_gateway.runs.machine import RunMachine, WaitLimits
+from cursor_gateway.runs.machine import RunMachine
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
@@ -24,7 +24,7 @@ def follow(events: Iterable[AgentEvent], run: RunInfo) -> None:
     """As a driver and its log: after each of the agent's events."""
     assembler, state = Assembler(run), RunState()
     follower = Follower(state)
-    follower.machine = RunMachine(state, assembler, WaitLimits())
+    follower.machine = RunMachine(state, assembler)
     for event in events:
         out = assembler.push(event)
         follower.follow(state.push_all(out), out)
@@ -67,7 +67,7 @@ async def test_a_log_that_does_not_fold_to_the_state_is_found() -> None:
 def test_an_assembler_that_knows_something_else_is_found() -> None:
     state = RunState()
     follower = Follower(state)
-    follower.machine = RunMachine(state, Assembler(info()), WaitLimits())  # whose assembler has no open document
+    follower.machine = RunMachine(state, Assembler(info()))  # whose assembler has no open document
     events: list[DocumentEvent] = [DocumentStarted("doc_001", "text", 1)]
     with pytest.raises(AssertionError):
         follower.follow(state.push_all(events), events)

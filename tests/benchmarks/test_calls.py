@@ -95,8 +95,8 @@ async def counted(
 @pytest.mark.parametrize(
     ("path", "body", "end", "most_python", "most_c"),  # fewer is better: docs/performance.md has the story
     [
-        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1740, 1880),
-        (b"/v1/responses", RESPONSES, b"event: response.completed", 2100, 2230),
+        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1610, 1830),
+        (b"/v1/responses", RESPONSES, b"event: response.completed", 1970, 2180),
     ],
 )
 def test_a_short_run_takes_few_calls(

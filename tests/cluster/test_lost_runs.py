@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.cluster.members import Members
 from cursor_gateway.errors import HostExhausted
-from cursor_gateway.runs.prompts import TurnBuilder
+from cursor_gateway.runs.starter import TurnBuilder
 from cursor_gateway.store.base import Stored
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore

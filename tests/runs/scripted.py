@@ -14,8 +14,9 @@ from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.requests import RunInfo, TraceContext
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import Timeouts
-from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run import Observer, Run, RunContext
 from cursor_gateway.sources.base import Model, SourceState, Turn
+from cursor_gateway.sources.router import routed
 from cursor_gateway.stages.run_state import Transcript
 from cursor_gateway.store.base import Idempotency, Store
 from tests.store import making
@@ -168,15 +169,15 @@ def turn(id: str = "chat_1", session_id: str | None = None) -> Turn:
 class UnstoredLog(LiveLog):
     """Takes everything, and stores nothing."""
 
-    def __init__(self, idempotency: Idempotency | None = None) -> None:
-        super().__init__(cast(Store, None), making.new_run(idempotency=idempotency), lambda: 0)
+    def __init__(self, idempotency: Idempotency | None = None, owner: str = making.ME) -> None:
+        super().__init__(cast(Store, None), making.new_run(owner=owner, idempotency=idempotency), lambda: 0)
 
     @property
     def is_complete(self) -> bool:
         return True
 
     async def try_again(self) -> bool:
-        self.stored = self.state.count
+        self._keep(self.state.count - self.stored, 0)
         return True
 
     async def entered(self) -> None:
@@ -184,9 +185,13 @@ class UnstoredLog(LiveLog):
 
 
 def new_run(id: str = "chat_1", owner: str = "me", session_id: str | None = None) -> Run:
-    run = Run(info(id), owner, UnstoredLog())
-    run.machine.session_id = session_id
+    run = Run(info(id), UnstoredLog(owner=owner))
+    run.log.session_id = session_id
     return run
+
+
+def driven_by(source: ScriptedSource, *observers: Observer) -> RunContext:
+    return RunContext(routed(source), ENDLESS, observers)
 
 
 def folded(run: Run) -> ChatResponse | None:

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.agent_events import AgentEvent, Plan, Question
+from cursor_gateway.model.agent_events import AgentEvent, Plan, Question, RunStarted, TitleGiven
 from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.messages import Message, ToolMessage
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.calls import EndAgent, OpenCalls
+from cursor_gateway.runs.calls import EndAgent
 from cursor_gateway.runs.machine import (
     Append,
     Command,
@@ -21,29 +21,25 @@ from cursor_gateway.runs.machine import (
     Terms,
     Timeouts,
     Timer,
-    WaitLimits,
 )
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 from tests.runs.scripted import info
 
 LIMITS = Timeouts(first_event_seconds=60, idle_seconds=100, run_seconds=1000)
-TERMS = Terms(limits=LIMITS, session_id="session-1", can_restart=True, fallback="other")
+TERMS = Terms(limits=LIMITS, has_session=True, can_restart=True, fallback="other")
 
 
 class Shell:
     """It asserts what holds for every command, whatever the machine decides."""
 
-    def __init__(
-        self, offer: Offer | None = None, terms: Terms = TERMS, log: Sequence[DocumentEvent] = (), **options: Any
-    ) -> None:
+    def __init__(self, offer: Offer | None = None, terms: Terms = TERMS, log: Sequence[DocumentEvent] = ()) -> None:
         """`log` is that of a run that another process began."""
         state, assembler, closing = RunState().push_all(log), Assembler(info()), list[DocumentEvent]()
         if log:
             assembler, closing = state.interrupt(info(), "Say it.", "(Another agent continues.)")
-        calls = OpenCalls()
-        caller = CallerTools(offer, calls, run_id="chat_1") if offer is not None else None
-        self.machine = RunMachine(state, assembler, WaitLimits(), calls=calls, caller=caller, **options)
+        caller = CallerTools(offer, run_id="chat_1") if offer is not None else None
+        self.machine = RunMachine(state, assembler, caller)
         self.log, self.now = list(log), 0.0
         self.due: Start | None = None  # how an agent is to be started
         self.works = False  # one does
@@ -52,6 +48,7 @@ class Shell:
         self.held: set[str] = set()
         self.answers: dict[str, object] = {}  # that were delivered
         self.timers: dict[Timer, float] = {}  # and when they fire
+        self.said: list[RunStarted | TitleGiven] = []  # of its session and its conversation
         self.do([Append(closing)] if closing else [])
         self.do(self.machine.started(terms, self.now))
 
@@ -78,6 +75,8 @@ class Shell:
                     self.timers.pop(timer, None)
                     if seconds is not None:
                         self.timers[timer] = self.now + seconds
+                case RunStarted() | TitleGiven() as said:
+                    self.said.append(said)
         return commands
 
     @property
@@ -139,10 +138,11 @@ class Shell:
         return pause
 
     def fire(self, timer: Timer) -> Sequence[Command]:
-        self.now = max(self.now, self.timers.pop(timer))
+        due = self.timers.pop(timer)
+        self.now = max(self.now, due)
         match timer:
             case Timer.LIMITS:
-                return self.do(self.machine.limits_timer_fired(self.now))
+                return self.do(self.machine.limits_timer_fired(due, self.now))
             case Timer.CALLS:
                 return self.do(self.machine.calls_timer_fired(self.now))
             case Timer.READERS:

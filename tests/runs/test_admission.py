@@ -190,7 +190,7 @@ async def test_a_run_is_found_by_its_owner_and_nobody_else_while_it_goes_on() ->
 async def test_an_idempotency_key_finds_its_owners_run_alone_while_it_goes_on() -> None:
     goes = asyncio.Event()
     runs = Runs(ScriptedSource([Until(goes), [FINISHED]]), ENDLESS, Shares(max_runs=1))
-    run = Run(info("chat_1"), "me", UnstoredLog(Idempotency("key", "hash")))
+    run = Run(info("chat_1"), UnstoredLog(Idempotency("key", "hash")))
     runs.start(run, turn(run.id))
     assert runs.find_by_idempotency("me", "key") is run
     assert runs.find_by_idempotency("me", "another") is None
@@ -217,7 +217,7 @@ class LateLog(UnstoredLog):
 
 def unstored(runs: Runs, id: str, tries: int) -> tuple[Run, LateLog]:
     log = LateLog(tries)
-    run = Run(info(id), "me", log)
+    run = Run(info(id), log)
     runs.start(run, turn(run.id))
     return run, log
 

@@ -6,7 +6,7 @@ import pytest
 
 from cursor_gateway.errors import KeyQuotaExhausted
 from cursor_gateway.model.costs import Budget, Price
-from cursor_gateway.runs.budgets import Budgets, day_end, month_end
+from cursor_gateway.runs.admission import Budgets, day_end, month_end
 from cursor_gateway.store.base import DayUsage, Store
 
 NOW = datetime(2026, 11, 18, 13, 30, tzinfo=UTC)

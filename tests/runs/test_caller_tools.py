@@ -10,18 +10,17 @@ from cursor_gateway.model.document_events import DocumentEnded, Done, source_tex
 from cursor_gateway.model.documents import TerminalCommandDocument
 from cursor_gateway.model.messages import AssistantMessage
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.calls import OpenCalls
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import WaitLimits
-from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run import Run, RunPlan
 from tests.runs.scripted import (
-    ENDLESS,
     FINISHED,
     LOOPS,
     STARTED,
     Loop,
     ScriptedSource,
     UnstoredLog,
+    driven_by,
     forever,
     info,
     say,
@@ -39,10 +38,9 @@ EVENTS: list[AgentEvent] = [
 
 
 def with_tools(log: LiveLog | None = None) -> Run:
-    calls = OpenCalls()
-    caller = CallerTools(Offer(tools=[Tool("weather")]), calls, run_id="chat_1")
-    waits = WaitLimits(quiet_seconds=0.01)
-    return Run(info(), "me", log or UnstoredLog(), waits=waits, calls=calls, caller=caller)
+    caller = CallerTools(Offer(tools=[Tool("weather")]), run_id="chat_1")
+    plan = RunPlan(waits=WaitLimits(quiet_seconds=0.01))
+    return Run(info(), log or UnstoredLog(), plan, caller=caller)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -60,7 +58,7 @@ def with_tools(log: LiveLog | None = None) -> Run:
 def test_a_command_that_ran_here_fails_the_run(loop: Loop, reads: list[list[AgentEvent]]) -> None:
     async def live() -> None:
         run = with_tools()
-        run.start(turn(), ScriptedSource([[STARTED], *reads]), ENDLESS, (), lambda: None)
+        run.start(turn(), driven_by(ScriptedSource([[STARTED], *reads])))
         await run.gone()
         assert run.done is not None
         assert run.done.failure is not None
@@ -92,7 +90,7 @@ def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_i
         may_store = asyncio.Event()
         run = with_tools(SlowLog(may_store))
         source = ScriptedSource([[STARTED], say("One. "), say("Two."), forever()])
-        run.start(turn(), source, ENDLESS, (), lambda: None)
+        run.start(turn(), driven_by(source))
         while not run.is_storing:
             await asyncio.sleep(0)
         call = asyncio.ensure_future(run.call("weather", {}))
@@ -114,7 +112,7 @@ def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_i
 async def test_repeated_results_get_the_reply_after_the_last_pause_that_waited_for_one_of_them() -> None:
     """As from a stored run. What came before is no reply to the request that had them all."""
     run = with_tools()
-    run.start(turn(), ScriptedSource([[STARTED], say("I look. \n"), forever()]), ENDLESS, (), lambda: None)
+    run.start(turn(), driven_by(ScriptedSource([[STARTED], say("I look. \n"), forever()])))
     calls = [asyncio.ensure_future(run.call("weather", {"place": place})) for place in "ab"]
     await true(lambda: len(run.machine.calls.shown) == 2)
     first, second = run.machine.calls.shown

@@ -204,7 +204,7 @@ def test_the_session_is_that_of_the_latest_run(known: Conversations, store: Sqli
     run = new_run("chat_2", session_id="session-2")
     known.begin("conv_1", run)
     assert asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")])).session_id == "session-2"
-    run.machine.session_id = None
+    run.log.session_id = None
     assert asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")])).session_id == "session-1"
 
 

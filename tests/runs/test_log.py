@@ -20,7 +20,7 @@ from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.prompting.fingerprints import Scope
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.log import LiveLog, Quoted
-from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run import Run, RunPlan
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store import batches, pace
@@ -38,7 +38,6 @@ from cursor_gateway.store.base import (
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import (
-    ENDLESS,
     FINISHED,
     STARTED,
     ScriptedSource,
@@ -47,6 +46,7 @@ from tests.runs.scripted import (
     Until,
     Watcher,
     at_once,
+    driven_by,
     folded,
     info,
     say,
@@ -249,9 +249,9 @@ async def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store
     written, watcher, ended = log_of(store), Watcher(), list[str]()
     assert await written.begin() is None
     store.mistake_after = store.asked + at
-    run = Run(info("run", "conv_run"), ME, written)
+    run = Run(info("run", "conv_run"), written)
     script: list[Step] = [[STARTED], *([word] for word in say(*"abcdefg")), [FINISHED]]
-    run.start(turn("run"), ScriptedSource(script), ENDLESS, (watcher,), lambda: ended.append("ended"))
+    run.start(turn("run"), driven_by(ScriptedSource(script), watcher), lambda: ended.append("ended"))
     done = await run.finished()
     await run.gone()
     assert (done.failure, done.envelope.metadata.stored, ended) == (None, False, ["ended"])
@@ -274,8 +274,8 @@ def test_nobody_waits_for_the_pace_at_the_end_of_an_answer_and_at_a_question(
         script: list[Step] = [[STARTED], a, b, Until(more), c, Until(ends), d, [FINISHED], Until(exits)]
         written = LiveLog(store, new_run("run", "conv_run"), Clock(), must_store_seconds=60)
         assert await written.begin() is None
-        run = Run(info("run", "conv_run"), ME, written, asks_others=True)
-        run.start(turn("run"), ScriptedSource(script), ENDLESS, (), lambda: None)
+        run = Run(info("run", "conv_run"), written, RunPlan(asks_others=True))
+        run.start(turn("run"), driven_by(ScriptedSource(script)))
         await true(lambda: run.added and run.count == run.added)
         more.set()
         await true(lambda: run.count < run.added)  # the rest waits for its turn
@@ -343,11 +343,9 @@ async def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkey
     store.refuses = True
     written = log_of(store)
     assert await written.begin() is None
-    run = Run(info("run", "conv_run"), ME, written)
+    run = Run(info("run", "conv_run"), written)
     words = say(*(f"{number} " for number in range(50)))
-    run.start(
-        turn("run"), ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None
-    )
+    run.start(turn("run"), driven_by(ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]])))
     await run.gone()
     assert (run.log.dropped, run.log.is_complete, len(run.log.events)) == (0, False, run.count)
     assert not await run.log.try_again()
@@ -410,8 +408,8 @@ async def test_what_is_not_kept_any_more_is_lost(store: Flaky, monkeypatch: pyte
         await write(written, [event])
     _forget(store, 1)
     await write(written, SAID[3:])
-    assert written.bug is not None
-    assert "forgotten all after event 1" in str(written.bug)
+    assert isinstance(written.news[0], ValueError)
+    assert "forgotten all after event 1" in str(written.news[0])
     assert written.is_complete
 
 
@@ -461,7 +459,7 @@ async def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> No
     log = UnstoredLog()
     log.add(WORDS)
     assert (log.count, log.state.count) == (0, len(WORDS))
-    reader = RunHandle(info(), ME, log).reader(after=3)
+    reader = RunHandle(info(), log).reader(after=3)
     reading = asyncio.get_running_loop().create_task(reader.next())
     await turns_of_the_loop(3)
     assert not reading.done()
@@ -474,4 +472,4 @@ def test_the_log_of_a_resumed_run_knows_what_is_stored_of_it() -> None:
     stored = RunState().push_all([*WORDS[:2], paused, *WORDS[2:-1]])
     log.resume(Lease("run", 2), stored, None)
     assert (log.count, log.state, log.stored) == (len(WORDS), stored, len(WORDS))
-    assert (log.state.documents, log.state.paused_at) == (1, 3)
+    assert (log.state.sequence, log.state.paused_at) == (1, 3)

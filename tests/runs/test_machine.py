@@ -106,7 +106,8 @@ def test_a_whole_run_step_by_step() -> None:
     assert one.do(one.machine.may_begin()) == [StartAgent(Start.FIRST)]
     assert (one.begin(), one.machine.stage) == ([], Stage.WORKING)
 
-    (append,) = one.say(STARTED, *text("I look it up. "))
+    said, append = one.say(STARTED, *text("I look it up. "))
+    assert said == STARTED
     assert isinstance(append, Append)
     assert one.texts == ["I look it up. "]
 
@@ -191,7 +192,7 @@ def test_an_agent_that_failed_before_its_first_output(error: GatewayError, start
 def test_an_agent_that_has_said_something_is_not_started_again() -> None:
     for shell in (Shell(), Shell(terms=Terms(limits=LIMITS))):
         shell.begin()
-        shell.say(*text("Half") if shell.machine._terms.can_restart else ())
+        shell.say(*text("Half") if shell.machine.terms.can_restart else ())
         shell.gone(AgentMissing("None.").failure())
         assert shell.failure is not None
         assert shell.machine.stage is Stage.OVER
@@ -201,7 +202,7 @@ def test_the_agents_last_title_is_that_of_the_run() -> None:
     shell = Shell()
     shell.begin()
     shell.say(STARTED, TitleGiven("Login"), *text("Hi"), TitleGiven("Login repair"), FINISHED)
-    assert shell.machine.title == "Login repair"
+    assert shell.said == [STARTED, TitleGiven("Login"), TitleGiven("Login repair")]
 
 
 def test_credentials_are_not_shown() -> None:
@@ -353,7 +354,7 @@ def test_images_are_shown_by_a_tool_of_the_gateways() -> None:
 
 
 def test_questions_are_answered_or_left_open() -> None:
-    one = Shell(asks_others=True)
+    one = Shell(terms=replace(TERMS, asks_others=True))
     one.begin()
     one.ask("q", QUESTION)
     one.ask("p", PLAN)
@@ -482,8 +483,10 @@ def test_an_agent_is_only_started_when_there_is_none_and_every_run_can_be_stoppe
         for input, (after, actions) in row.items():
             assert (StageAction.START in actions) == (after is Stage.WORKING), (stage, input)
             assert input is not StageInput.STOP or after is Stage.STOPPING
+            assert input is not StageInput.HALT or after is Stage.HALTED
     assert {stage for stage, row in STAGES.items() if StageInput.STOP not in row} == {
         Stage.STOPPING,
+        Stage.HALTED,
         Stage.DONE,
         Stage.OVER,
     }
@@ -763,7 +766,7 @@ DEFECTS: dict[str, tuple[object, str, object]] = {
     ),
     "a run whose agent used a tool of its own succeeds if its result is in the same read": (
         RunMachine,
-        "_halt",
+        "halt",
         _without_mute,
     ),
     "results that are sent again count again": (CallerTools, "new", _every_result),

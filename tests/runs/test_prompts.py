@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, UserMessage
-from cursor_gateway.runs.prompts import Prompts
+from cursor_gateway.runs.starter import Prompts
 from tests.prompting.test_prompt import expected, marker_of, parse
 
 SYSTEM: list[Message] = [Instructions("Be brief."), UserMessage("Hello.")]

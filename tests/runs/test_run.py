@@ -12,8 +12,9 @@ from cursor_gateway.errors import AgentError, AgentOverloaded, GatewayError, Run
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
 from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.runs.machine import Timeouts
-from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run import Run, RunContext, RunPlan
 from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.router import routed
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
@@ -43,8 +44,9 @@ def begin(
 ) -> list[str]:
     """The list grows by one word when nothing is left of the run."""
     ended: list[str] = []
-    first = turn(run.id, run.machine.session_id)
-    run.start(first, source, limits, observers, lambda: ended.append("ended"), after=after)
+    first = turn(run.id, run.session_id)
+    context = RunContext(routed(source), limits, observers)
+    run.start(first, context, lambda: ended.append("ended"), after=after)
     return ended
 
 
@@ -77,7 +79,7 @@ def test_a_run_says_what_its_source_says(loop: Loop) -> None:
         assert (ended, source.ended) == (["ended"], 1)
         assert watcher.seen == ["started", "first_event", "ended"]
         assert run.session_id == "session-1"
-        assert run.machine.started_at <= run.first_event_at <= run.ended_at
+        assert run.machine.started_at <= run.first_event_at <= run.machine.started_at + run.seconds
 
     loop(live())
 
@@ -161,7 +163,7 @@ async def test_a_mistake_before_the_agent_starts_ends_the_run() -> None:
         def end(self) -> None: ...
 
     watch, watcher, source = Mistaken(), Watcher(), ScriptedSource([say("All"), [FINISHED]])
-    run = Run(info(), "me", UnstoredLog(), watch=watch)
+    run = Run(info(), UnstoredLog(), RunPlan(watch=watch))
     begin(run, source, watcher)
     await run.gone()
     assert (watch.begun, source.turns, code(run)) == (1, [], "internal_error")
@@ -552,12 +554,12 @@ async def test_a_reader_waits_no_longer_than_it_wants_to() -> None:
     await run.abandon()
 
 
-async def test_documents_that_have_ended_are_counted() -> None:
+async def test_documents_are_counted() -> None:
     run = new_run()
     begin(run, ScriptedSource([say("a\n```py\nb\n```\nc"), [FINISHED]]))
     await run.gone()
     assert texts(run) == "a|b|c"
-    assert run.log.state.documents == 3
+    assert run.log.state.sequence == 3
 
 
 class Reading:

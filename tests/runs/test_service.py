@@ -117,7 +117,7 @@ def test_an_order_becomes_a_turn(tmp_path: Path) -> None:
         assert run.id.startswith("chat_")
         assert (run.info.fences, run.info.include, run.info.mode) == ("inline", {"raw"}, "agent")
         assert run.info.conversation_id == Path(turn.folder).name
-        assert (run.owner, run.request_id) == ("me", "req_1")
+        assert (run.owner, run.plan.request_id) == ("me", "req_1")
         assert datetime.fromisoformat(run.info.created).tzinfo is not None
         await run.gone()
         assert place.source.turns == [turn]

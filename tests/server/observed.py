@@ -8,7 +8,7 @@ from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.runs.machine import Timeouts
-from cursor_gateway.runs.run import Observer, Run
+from cursor_gateway.runs.run import Observer, Run, RunContext, RunPlan
 from cursor_gateway.sources.base import AgentUse, Source, SourceState, Turn
 from cursor_gateway.sources.router import AgentBatches, routed
 from tests.runs.scripted import UnstoredLog
@@ -34,7 +34,7 @@ class _Scripted:
 
 def new_run() -> Run:
     info = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
-    return Run(info, "laptop", UnstoredLog(), "req_1")
+    return Run(info, UnstoredLog(owner="laptop"), RunPlan(request_id="req_1"))
 
 
 def observed(
@@ -51,11 +51,11 @@ def observed(
     source.observed = traced
 
     for use in uses:
-        run.uses.append(use)
+        turn.uses.append(use)
 
     async def live() -> None:
         limits = Timeouts(first_event_seconds=60, idle_seconds=60, run_seconds=60)
-        run.start(turn, source, limits, (observer,), lambda: None)
+        run.start(turn, RunContext(source, limits, [observer]))
         if stopped is not None:
             while len(run.log.events) < 1:
                 await asyncio.sleep(0)

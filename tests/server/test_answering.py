@@ -11,9 +11,9 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.agent_events import Plan, Question
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationOption, ClarificationQuestion
 from cursor_gateway.runs.machine import WaitLimits
-from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run import Run, RunPlan
 from tests.gateways import RunningGateway
-from tests.runs.scripted import ENDLESS, STARTED, ScriptedSource, UnstoredLog, forever, info, turn
+from tests.runs.scripted import STARTED, ScriptedSource, UnstoredLog, driven_by, forever, info, turn
 from tests.server.conftest import Json, chat, invocations, sse, unique
 
 FILE = ClarificationQuestion(
@@ -131,8 +131,8 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 def asking(answer_seconds: float = 600) -> Run:
     """A run whose agent works."""
-    run = Run(info(), "me", UnstoredLog(), waits=WaitLimits(answer_seconds=answer_seconds, quiet_seconds=0))
-    run.start(turn(), ScriptedSource([[STARTED], forever()]), ENDLESS, (), lambda: None)
+    run = Run(info(), UnstoredLog(), RunPlan(waits=WaitLimits(answer_seconds=answer_seconds, quiet_seconds=0)))
+    run.start(turn(), driven_by(ScriptedSource([[STARTED], forever()])))
     return run
 
 
@@ -143,9 +143,9 @@ ANSWER = ClarificationAnswer(question_id="file", selected_option_ids=["b"])
 
 async def test_a_held_question_is_answered_in_the_same_run() -> None:
     run = asking()
-    questions = run.machine.questions
     answer = asyncio.ensure_future(run.answer("call_1", QUESTION))
     await until(lambda: run.is_waiting)
+    questions = run.questions
     assert (len(run.log.state.pauses), run.machine.calls.shown) == (1, ("call_1",))
     with pytest.raises(InvalidRequest, match="'other' is not open; choose from file"):
         questions.call_for([ClarificationAnswer(question_id="other", selected_option_ids=[])])

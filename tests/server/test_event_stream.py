@@ -20,7 +20,6 @@ from cursor_gateway.sources.base import Turn
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 from tests.runs.scripted import (
-    ENDLESS,
     FINISHED,
     LOOPS,
     STARTED,
@@ -28,6 +27,7 @@ from tests.runs.scripted import (
     ScriptedSource,
     Step,
     Until,
+    driven_by,
     forever,
     new_run,
     say,
@@ -40,7 +40,7 @@ from tests.server.asgi import Client, open_streams, reading
 
 def started(*script: Step, source: ScriptedSource | None = None) -> Run:
     run = new_run()
-    run.start(turn(), source or ScriptedSource(script), ENDLESS, (), lambda: None)
+    run.start(turn(), driven_by(source or ScriptedSource(script)))
     return run
 
 

@@ -346,7 +346,7 @@ def test_prompts_and_texts_are_never_logged(format: LogFormat) -> None:
     assert "secret" not in text_of(stream)
 
 
-def test_a_run_that_is_not_done_counts_as_failed() -> None:
+async def test_a_run_that_is_not_done_counts_as_failed() -> None:
     logging_to(stream := StringIO())
     run = new_run()
     assert outcome(run) == "failed"

@@ -69,7 +69,7 @@ async def live(folder: Path, result: Callable[[str], None], *, leaves: bool = Fa
             await logs[run].flush()
 
     async def read(run: str) -> None:
-        reader = RunHandle(info(run), ME, logs[run]).reader()
+        reader = RunHandle(info(run), logs[run]).reader()
         while not reader.at_end:
             await reader.next()
             result(f"{run} {reader.place}\n")

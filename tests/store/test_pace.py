@@ -40,15 +40,17 @@ def test_nobody_in_a_hurry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "_SECONDS", _LONG)
 
     async def test() -> None:
-        one, hurry = Pace(), asyncio.Event()
-        await one.turn(hurry)
-        waiting = asyncio.create_task(one.turn(hurry))
+        one = Pace()
+        await one.turn()
+        waiting = asyncio.create_task(one.turn())
         await asyncio.sleep(0)
-        hurry.set()
+        one.hurry()
         await waiting
-        assert not hurry.is_set()  # the next one waits again
-        hurry.set()
-        await one.turn(hurry)
+        again = asyncio.create_task(one.turn())
+        await asyncio.sleep(0)
+        assert not again.done()
+        one.hurry()
+        await again
 
     asyncio.run(asyncio.wait_for(test(), 60))
 

@@ -17,14 +17,16 @@ _STAGES = {
     Stage.LEAVING: "The agent has called the caller's tools and cannot wait for them: it is being ended.",
     Stage.OWED: "There is no agent. When the caller has sent all results, the next one starts and gets them.",
     Stage.STOPPING: "It was stopped, and the agent is being ended.",
+    Stage.HALTED: "The same, because of what the agent did: what it writes now no longer counts.",
     Stage.DONE: "The agent has reported its end; its process may still be there.",
     Stage.OVER: "Nothing is left of it but its log.",
 }
 
 _COMMANDS = """
-There are five commands: *append* events to the log, *start* the agent, *end* it, *give* an answer to an agent that
-waits, and *set a timer*. The agent's end is reported back as "agent is gone", so a new agent never meets the one
-before it. What the run waits for while its agent works is the other table: [what a run waits for](open-calls.md).
+There are six commands: *append* events to the log, *start* the agent, *end* it, *give* an answer to an agent that
+waits, *set a timer*, and *keep* what the agent says about its session and the conversation's title. The agent's end is
+reported back as "agent is gone", so a new agent never meets the one before it. What the run waits for while its agent
+works is the other table: [what a run waits for](open-calls.md).
 """
 
 

@@ -103,7 +103,7 @@ class RemoteRun(RunHandle):
         stop: Callable[[str, str, GatewayError], None],
         cancel: Callable[[str, str], Awaitable[Envelope]],
     ) -> None:
-        super().__init__(run_info(log.run), log.run.owner, log)
+        super().__init__(run_info(log.run), log)
         self.log: RemoteLog = log
         self._stop, self._cancel = stop, cancel
 
@@ -125,7 +125,7 @@ class Hub:
         self._watched = WeakValueDictionary[str, RemoteLog]()  # for as long as a handle of the run exists
         self._hinted: set[str] = set()
         self._expected: dict[str, bool] = {}  # runs that are about to begin, and whether there was a hint for them
-        self._wanted, self._hurry = asyncio.Event(), asyncio.Event()
+        self._wanted, self._pace = asyncio.Event(), Pace()
         self._task: asyncio.Task[None] | None = None
         self._reports: dict[str, asyncio.Task[None]] = {}
         self._is_moving = False
@@ -187,7 +187,7 @@ class Hub:
         streams_since = asyncio.get_running_loop().time() - _QUIET_SECONDS
         logs = map(self._watched.get, self._hinted)
         if is_cut or any(log is not None and log.advanced_at < streams_since for log in logs):
-            self._hurry.set()
+            self._pace.hurry()
 
     async def catch_up(self, log: RemoteLog, count: int) -> None:
         """Waits until this many events are known here: a client that received them elsewhere may reconnect here.
@@ -204,12 +204,12 @@ class Hub:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        pace, looked_at = Pace(), loop.time()  # when it looked at all
+        looked_at = loop.time()  # at all
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(looked_at + _LOOK_SECONDS):
                     await self._wanted.wait()
-            await pace.turn(self._hurry)
+            await self._pace.turn()
             if loop.time() - looked_at >= _LOOK_SECONDS:  # even if there is always a hint for some other run
                 self._hinted.update(self._watched)
                 looked_at = loop.time()

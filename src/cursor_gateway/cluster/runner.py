@@ -394,11 +394,11 @@ class Runner:
                 self._returning.pop(id, None)
             is_read = is_read or id in self._returning
             if is_read and not was_read:
-                run.joined()
+                run.log.joined()
             elif was_read and not is_read:
                 run.left(max(one.read_up_to for one in those))
             elif not was_read and not is_read and id not in self._proxies:  # its clients went before they were counted
-                run.joined()
+                run.log.joined()
                 run.left(max(one.read_up_to for one in those))
             self._proxies[id] = is_read
 

@@ -20,28 +20,35 @@ No active run is stopped for this.
 
 Runs that wait for their callers' tool results hold no place, but they hold memory and a process, so their number is
 limited as well. Over the limit, the owner with the most of them gives up the one that has waited longest.
+
+What a run will take is not known before it ends, so a key whose budget has anything left may start one, and those that
+run at the same time may use more than the rest. The usage is in the store, where all processes of a cluster see it.
 """
 
 import asyncio
 from bisect import insort
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from time import time
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cursor_gateway.errors import CallerGone, Failure, GatewayError, ShuttingDown, TooManyRuns
+from cursor_gateway.errors import CallerGone, Failure, GatewayError, KeyQuotaExhausted, ShuttingDown, TooManyRuns
+from cursor_gateway.model.costs import Budget, Prices, cost_of
 from cursor_gateway.model.requests import TraceContext
 from cursor_gateway.runs.handle import RunHandle, StoredRun, no_run
 from cursor_gateway.runs.machine import Timeouts
-from cursor_gateway.runs.prompts import TurnBuilder
-from cursor_gateway.runs.run import Observer, Run
+from cursor_gateway.runs.run import Observer, Run, RunContext
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.router import SourceOrRouter
-from cursor_gateway.store.base import Store
+from cursor_gateway.sources.router import SourceOrRouter, routed
+from cursor_gateway.store.base import DayUsage, Store
+
+if TYPE_CHECKING:
+    from cursor_gateway.runs.starter import TurnBuilder
 
 Verdict: TypeAlias = Literal["start", "wait", "own limit", "all taken", "kept for others"]
 
@@ -199,12 +206,11 @@ class Runs:
     def __init__(
         self, source: SourceOrRouter, limits: Timeouts, shares: Shares, observers: Sequence[Observer] = ()
     ) -> None:
-        self._source, self._limits, self._shares = source, limits, shares
+        self._context, self._shares = RunContext(routed(source), limits, tuple(observers)), shares
         self._reserved: Counter[str] = Counter()  # places of owners whose runs are about to start
         self._recent = Recent()
         self._queue: list[_Ticket] = []  # those that have waited longest come first
         self._looking: asyncio.TimerHandle | None = None
-        self._observers = tuple(observers)
         self._running: dict[str, Run] = {}
         self._unstored: dict[str, Run] = {}  # ended, and still only here
         self._retry: asyncio.Task[None] | None = None
@@ -221,7 +227,7 @@ class Runs:
 
     # --- places -------------------------------------------------------------------------------------
 
-    def check_free(self, owner: str) -> None:
+    def check_free(self, owner: str) -> Literal["start", "wait"]:
         """Raises what `reserve` would raise at once."""
         if self._is_closing:
             raise ShuttingDown("The gateway is shutting down; try again later.")
@@ -238,14 +244,14 @@ class Runs:
                     f"The last of the {self._shares.max_runs} run slots are reserved for other API keys; try again "
                     "when one of this key's runs has ended, or raise `max_runs`."
                 )
-            case "start" | "wait":
-                pass
+            case "start" | "wait" as verdict:
+                return verdict
 
     async def reserve(self, owner: str, priority: int = 0) -> Place:
         """A place for one run. Waits for one if others have more than their share; raises `TooManyRuns`."""
-        self.check_free(owner)
+        verdict = self.check_free(owner)
         self._recent.note(owner, _now())
-        if self._verdict(owner) == "start":
+        if verdict == "start":
             self._reserved[owner] += 1
         else:
             await self._queued(owner, priority)
@@ -331,11 +337,10 @@ class Runs:
         self,
         run: Run,
         turn: Turn,
-        turns: TurnBuilder | None = None,
+        turns: "TurnBuilder | None" = None,
         *,
         after: Run | None = None,
         ended: Callable[[], None] = lambda: None,
-        when_done: Callable[[Run], None] | None = None,
     ) -> None:
         self._running[run.id] = run
 
@@ -347,9 +352,7 @@ class Runs:
                 self._store_later(run)
             ended()
 
-        run.start(
-            turn, self._source, self._limits, self._observers, forget, turns=turns, after=after, when_done=when_done
-        )
+        run.start(turn, self._context, forget, turns=turns, after=after)
 
     @property
     def all(self) -> list[Run]:
@@ -364,11 +367,11 @@ class Runs:
             await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
 
     def notify_asked(self, run_id: str, trace: TraceContext) -> None:
-        for observer in self._observers:
+        for observer in self._context.observers:
             observer.asked(run_id, trace)
 
     def notify_repeated(self, failure: Failure, owner: str, request_id: str) -> None:
-        for observer in self._observers:
+        for observer in self._context.observers:
             observer.repeated(failure, owner, request_id)
 
     def find(self, id: str, owner: str) -> Run | None:
@@ -474,3 +477,57 @@ def _now() -> float:
 
 def _all_taken(places: int) -> TooManyRuns:
     return TooManyRuns(f"{places} runs are active, which is the limit; try again later, or raise `max_runs`.")
+
+
+# --- budgets: what keys have used ----------------------------------------------------------------------
+
+EVERY_KEY = "*"  # that is not named
+
+
+class Budgets:
+    def __init__(self, budgets: Mapping[str, Budget], prices: Prices, store: Store, now_ms: Callable[[], int]) -> None:
+        self._budgets, self._prices, self._store, self._now_ms = budgets, prices, store, now_ms
+
+    async def check(self, owner: str) -> None:
+        """Raises `KeyQuotaExhausted`, or `StoreUnavailable`: then nobody knows what was used."""
+        budget = self._budgets.get(owner) or self._budgets.get(EVERY_KEY)
+        if budget is None:
+            return
+        now_ms = self._now_ms()
+        today = datetime.fromtimestamp(now_ms / 1000, UTC).date().isoformat()
+        used = await self._store.usage(owner, f"{today[:7]}-01")
+        days = [day for day in used if day.day == today]
+        limits = [*_reached(budget.usd_per_month, budget.tokens_per_month, used, self._prices)]
+        if limits:
+            raise used_up(f"This API key may use {limits[0]} a month", month_end(now_ms), now_ms)
+        limits = [*_reached(budget.usd_per_day, budget.tokens_per_day, days, self._prices)]
+        if limits:
+            raise used_up(f"This API key may use {limits[0]} a day", day_end(now_ms), now_ms)
+
+
+def _reached(usd: float | None, tokens: int | None, used: list[DayUsage], prices: Prices) -> Iterator[str]:
+    if usd is not None:
+        costs = (
+            cost_of(prices, one.model, one.prompt_tokens, one.completion_tokens, one.cached_tokens) for one in used
+        )
+        if sum(cost for cost in costs if cost is not None) >= usd:
+            yield f"{usd:,.2f} US dollars"
+    if tokens is not None and sum(one.prompt_tokens + one.completion_tokens for one in used) >= tokens:
+        yield f"{tokens:,} tokens"
+
+
+def day_end(now_ms: int) -> datetime:
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    return now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+
+
+def month_end(now_ms: int) -> datetime:
+    first = day_end(now_ms).replace(day=1)
+    return first if first.timestamp() * 1000 > now_ms else (first + timedelta(days=32)).replace(day=1)
+
+
+def used_up(limit: str, until: datetime, now_ms: int) -> KeyQuotaExhausted:
+    """Without words that make clients retry."""
+    error = KeyQuotaExhausted(f"{limit}, and has used it; it can be used again from {until:%Y-%m-%d %H:%M} UTC on.")
+    error.retry_after = max(1, ceil(until.timestamp() - now_ms / 1000))
+    return error

@@ -9,6 +9,7 @@ tool's schema, which of the caller's tools replaces a denied tool of the agent, 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -94,13 +95,11 @@ ToolEnd: TypeAlias = GivenUp | Denied | GatewayError | None  # None: nothing but
 
 
 class CallerTools:
-    def __init__(
-        self, offer: Offer, calls: OpenCalls, *, run_id: str, server: str = TOOLS_SERVER, scratch: str = ""
-    ) -> None:
+    def __init__(self, offer: Offer, *, run_id: str, server: str = TOOLS_SERVER, scratch: str = "") -> None:
         """`server` is what the agent calls the tools' server, `scratch` the folder that it takes for its workspace."""
-        self.offer, self.server = offer, server
+        self.calls, self.server = OpenCalls(), server
         self.paths = ScratchPaths(scratch)
-        self._calls, self._run_id, self._scratch = calls, run_id, scratch
+        self._run_id = run_id
         self._images: dict[str, Image] = {}  # by their names
         self._made: dict[str, _Made] = {}
         self._also: dict[int, list[Message]] = {}  # what else came with results, by the pause that these ended
@@ -148,7 +147,7 @@ class CallerTools:
     def knows(self, call_id: str) -> bool:
         """It was shown: now or before."""
         made = self._made.get(call_id)
-        return made is not None and (made.answer is not None or call_id in self._calls.shown)
+        return made is not None and (made.answer is not None or call_id in self.calls.shown)
 
     # --- the agent's side ---------------------------------------------------------------------------
 
@@ -171,7 +170,7 @@ class CallerTools:
             return None
         if isinstance(event.action, OtherTool) and (given_up := self._gave_up(event.action)) is not None:
             return given_up
-        if (meant := translate(event.action, usable(self.offer), scratch=self._scratch)) is not None:
+        if (meant := translate(event.action, usable(self.offer), scratch=self.paths.folder)) is not None:
             tool, arguments = meant
             return self.loop(tool.name) or Denied(self._make(tool.name, arguments, now))
         return None
@@ -183,8 +182,8 @@ class CallerTools:
             self._failed[key] -= 1
             return GivenUp()
         same = [id for id, made in self._made.items() if made.call.key() == key]
-        held = [id for id in same if self._calls.state(id) in (open_calls.Call.NEW, open_calls.Call.SHOWN)]
-        delivered = [id for id in same if self._calls.state(id) is open_calls.Call.DELIVERED]
+        held = [id for id in same if self.calls.state(id) in (open_calls.Call.NEW, open_calls.Call.SHOWN)]
+        delivered = [id for id in same if self.calls.state(id) is open_calls.Call.DELIVERED]
         if not held and not delivered:
             return None
         return GivenUp(held[0] if held else delivered[-1])
@@ -194,7 +193,15 @@ class CallerTools:
         self._failed.clear()
 
     def owed(self, ids: Sequence[str]) -> list[Message]:
-        """The messages of the agent's next turn: these calls with their results, and what else was said with them."""
+        """The messages of the agent's next turn: these calls with their results, and what else was said with them; or
+        that it has to make a call."""
+        if self._was_reminded and not self._was_called:
+            names = " or ".join(f"`{tool.name}`" for tool in usable(self.offer))
+            return [
+                UserMessage(
+                    f"You have not called a tool, and you must: call {names} of the server `{self.server}` now."
+                )
+            ]
         messages: list[Message] = []
         for id in ids:
             made = self._made[id]
@@ -219,15 +226,10 @@ class CallerTools:
             messages += self._also.get(pause, ())
         return messages
 
-    def reminder(self) -> list[Message] | None:
-        """For an agent that ended without the call that it had to make; None the second time."""
-        if self._was_reminded:
-            return None
-        self._was_reminded = True
-        names = " or ".join(f"`{tool.name}`" for tool in usable(self.offer))
-        return [
-            UserMessage(f"You have not called a tool, and you must: call {names} of the server `{self.server}` now.")
-        ]
+    def remind(self) -> bool:
+        """Tells an agent that ended without the call that it had to make, in its next turn. False: it was told."""
+        is_first, self._was_reminded = not self._was_reminded, True
+        return is_first
 
     def _wrong(self, name: str, arguments: dict[str, Any]) -> str | None:
         if isinstance(self.offer.choice, NoTool):
@@ -278,7 +280,7 @@ class CallerTools:
 
     def new(self, results: Mapping[str, ToolResult]) -> dict[str, ToolResult]:
         """Those of them that are waited for."""
-        return {id: results[id] for id in self._calls.shown if id in results and id in self._made}
+        return {id: results[id] for id in self.calls.shown if id in results and id in self._made}
 
     def answer(
         self, results: Mapping[str, ToolResult], also: Sequence[Message], offer: Offer | None, pause: int, now: float
@@ -294,7 +296,7 @@ class CallerTools:
             seconds = now - made.made_at
             note = self._guard.gave(made.call.key(), result.text, seconds)
             given[id] = replace(result, text=f"{result.text}\n\n{note}") if note else result
-            if result.is_error and self._calls.state(id) is open_calls.Call.SHOWN and not also:
+            if result.is_error and self.calls.state(id) is open_calls.Call.SHOWN and not also:
                 self._failed[made.call.key()] += 1
             made.answer = ToolMessage(given[id].text, id, made.call.name, self.show(result.images))
             events.append(CallerToolAnswered(id, result, round(seconds * 1000)))
@@ -305,8 +307,8 @@ class CallerTools:
 class Questions:
     """One run's. If no answer arrives in time, the agent continues without one."""
 
-    def __init__(self) -> None:
-        self.asked: dict[str, Question | Plan] = {}  # and still open, by call
+    def __init__(self, asked: Mapping[str, Question | Plan] = MappingProxyType({})) -> None:
+        self.asked = asked  # and still open, by call
 
     def call_for(self, answers: Sequence[ClarificationAnswer]) -> str | None:
         """None: no question is open. Raises `InvalidRequest` for answers that match no open question."""

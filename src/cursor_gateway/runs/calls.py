@@ -24,6 +24,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from cursor_gateway.model.agent_events import Plan, Question
+
 
 class Kind(StrEnum):
     TOOL = "tool"  # of the caller's; without its result the run cannot continue
@@ -224,6 +226,7 @@ Action: TypeAlias = (
 class _Open(Struct):
     kind: Kind
     state: Call
+    asks: Question | Plan | None = None
 
 
 class OpenCalls:
@@ -257,18 +260,24 @@ class OpenCalls:
     def is_waiting(self) -> bool:
         return self.phase is Phase.WAITING
 
+    @property
+    def questions(self) -> dict[str, Question | Plan]:
+        """What is asked and has no answer, by call."""
+        found = self._calls.items()
+        return {id: call.asks for id, call in found if call.asks is not None and call.state in _OPEN}
+
     def state(self, id: str) -> Call | None:
         call = self._calls.get(id)
         return call.state if call is not None else None
 
     # --- inputs -------------------------------------------------------------------------------------
 
-    def make(self, id: str, kind: Kind, *, held: bool = True) -> list[Action]:
-        """The agent makes a call. `held`: it waits for the answer."""
+    def make(self, id: str, kind: Kind, *, held: bool = True, asks: Question | Plan | None = None) -> list[Action]:
+        """The agent makes a call. `held`: it waits for the answer. `asks`: what, if the kind is a question."""
         if self.phase is Phase.OVER:
             return [Release(id)] if held else []
         is_held = kind is Kind.QUESTION or (held and not self._is_agent_gone)
-        self._calls[id] = _Open(kind, Call.NEW if is_held else Call.NEW_DETACHED)
+        self._calls[id] = _Open(kind, Call.NEW if is_held else Call.NEW_DETACHED, asks)
         return self._move(PhaseInput.CALLED)
 
     def wrote(self) -> list[Action]:
@@ -313,7 +322,7 @@ class OpenCalls:
     def resumed(self) -> None:
         """The agent's next turn has begun, with all that it was owed."""
         self._is_agent_gone = self._owes_turn = self._is_turn_due = False
-        for id in self.owed:
+        for id in self._calls:
             self._push(id, CallInput.RESUME)
 
     def expire(self) -> list[Action]:
@@ -340,7 +349,10 @@ class OpenCalls:
         return [_action(action, id) for action in actions]
 
     def _all(self, input: CallInput) -> list[Action]:
-        return [action for id in tuple(self._calls) for action in self._push(id, input)]
+        actions = list[Action]()
+        for id in self._calls:
+            actions += self._push(id, input)
+        return actions
 
     def _next(self, before: tuple[str, ...]) -> list[Action]:
         """What the run does now, if the calls that were open `before` are not all of them open any more."""

@@ -15,7 +15,6 @@ from cursor_gateway.errors import GatewayError, GatewayFault, InvalidRequest, No
 from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage, is_image_name, media_type_of
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.prompts import Conversation
 from cursor_gateway.runs.run import Run
 from cursor_gateway.sources.leftovers import remove_folder
 from cursor_gateway.sources.private_files import private_folder, read_private, write_private
@@ -26,6 +25,18 @@ from cursor_gateway.workspace.snapshots import Snapshots, forget_changes
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 _LARGEST = 10_000_000  # bytes of an image that is shown
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """The conversation of a turn, or one that begins with it."""
+
+    id: str
+    workspace: str
+    session_id: str | None  # the agent's own, which knows `known`
+    known: Sequence[Message]  # what was said before
+    new: Sequence[Message]
+    given_known: int = 0  # how many of the request's messages are among `known`
+    version: str = ""  # changes when a run in it begins or ends; empty for a new one
 
 
 class AttachedImage(Struct, frozen=True, tag="attached"):

@@ -27,12 +27,16 @@ class Fold(Protocol):
 class RunHandle:
     """Its subclasses define what raises `NotImplementedError`. No abstract class: `isinstance` would take longer."""
 
-    def __init__(self, info: RunInfo, owner: str, log: EventLog) -> None:
-        self.info, self.owner, self.log = info, owner, log
+    def __init__(self, info: RunInfo, log: EventLog) -> None:
+        self.info, self.log = info, log
 
     @property
     def id(self) -> str:
         return self.info.id
+
+    @property
+    def owner(self) -> str:
+        return self.log.run.owner
 
     @property
     def prompt(self) -> str:
@@ -90,10 +94,6 @@ class RunHandle:
 
     def reader(self, after: int = 0) -> "Reader":
         return Reader(self, after)
-
-    def joined(self) -> None:
-        """A reader has started to read the run."""
-        self.log.joined()
 
     def left(self, place: int) -> None:
         """A reader has left; `place` is the number of the last event that it had."""
@@ -177,7 +177,7 @@ class Reader:
         self._rings_at = self._until = 0.0  # by the loop's clock
 
     def __enter__(self) -> "Reader":
-        self._run.joined()
+        self._log.joined()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -261,7 +261,7 @@ class StoredRun(RunHandle):
     async def open(cls, store: Store, stored: RunRecord) -> "StoredRun":
         log = StoredLog(store, stored)
         await log.look()
-        return cls(run_info(log.run), log.run.owner, log)
+        return cls(run_info(log.run), log)
 
     def stop(self, why: GatewayError) -> None:
         """There is nothing here to stop."""

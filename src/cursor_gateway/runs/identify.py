@@ -27,9 +27,8 @@ from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import INTERACTIVE, WhenClientLeaves
 from cursor_gateway.runs.admission import find_run
 from cursor_gateway.runs.caller_tools import run_of
-from cursor_gateway.runs.conversations import TOOLS
+from cursor_gateway.runs.conversations import TOOLS, Conversation
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.prompts import Conversation
 from cursor_gateway.runs.repeats import Deliveries, FailedQuestions, Repeats, repair_key, request_key
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import (

@@ -16,6 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -164,6 +165,11 @@ class Quoted(Struct, frozen=True):
         return fingerprint(self.scope, [*self.messages, AssistantMessage(answer)])
 
 
+# What the log tells its run: the end is visible; the store has refused the lease; the store has a bug, which costs the
+# history and not the answer.
+News: TypeAlias = Done | Fenced | Exception
+
+
 class LiveLog(EventLog):
     """What is not stored yet is kept here, so nothing that readers have seen is lost while this lives."""
 
@@ -177,39 +183,40 @@ class LiveLog(EventLog):
         self.session_id: str | None = None
         self.title: str | None = None  # the agent's, for the conversation
         self.quoted: Quoted | None = None
-        self.fenced: Fenced | None = None  # the store has refused the lease; for the run, which resets it
-        self.bug: Exception | None = None  # of the store: it costs the history, not the answer; for the run, too
-        self.stored = 0  # how many events are safe
+        self.news: list[News] = []  # for the run, which takes them after each flush
         self._now_ms, self._must_store_seconds = now_ms, must_store_seconds
         self._lease: Lease | None = None  # when the store has the run
-        self._begins_at: asyncio.TimerHandle | None = None
-        self._beginning: asyncio.Task[None] | None = None
+        self._begins: asyncio.TimerHandle | asyncio.Task[None] | None = None  # unless it has
         self._end: RunEnd | None = None
         self._is_lost = False  # the store lacks some of it, and always will
         self._refused_ms = -_PAUSE_MS
-        self._kept: deque[tuple[int, int]] = deque()  # batches that are here: the number of the last event, the bytes
-        self._kept_bytes = 0
+        # What is stored and still here, batch by batch: the number of the last event, and the bytes up to it.
+        self._kept: deque[tuple[int, int]] = deque([(0, 0)])
         self._first_event_ms: int | None = None
         self._flushed = 0  # events that are visible, or lost
-        self._is_flushing = False
-        self._flushing: asyncio.Future[None] | None = None  # for those who wait for the end of the flush under way
-        self._pace = Pace(is_common=True)
-        self.hurry = asyncio.Event()  # set: a flush that is under way does not wait for its turn
+        self._flushing: list[asyncio.Future[None]] | None = None  # who waits for the end of the flush under way
+        self._pace = Pace(is_common=True) if must_store_seconds is not None else None
 
     def resume(self, lease: Lease, state: RunState, first_event_ms: int | None) -> None:
         """For a run that another process began, with what it has stored. Called before anything else."""
         self._lease, self.state, self._first_event_ms = lease, state, first_event_ms
-        self.count = self.dropped = self.stored = self._flushed = state.count
+        self.count = self.dropped = self._flushed = state.count
+        self._kept = deque([(state.count, 0)])
+
+    @property
+    def stored(self) -> int:
+        """How many events are safe."""
+        return self._kept[-1][0]
 
     @property
     def is_complete(self) -> bool:
         """Nothing is left to be stored."""
-        return self.done is not None and (self._is_lost or self.stored == self.state.count)
+        return self.done is not None and (self._is_lost or self._kept[-1][0] == self.state.count)
 
     @property
     def is_stored(self) -> bool:
         """All of it, and its end."""
-        return self.done is not None and not self._is_lost and self.stored == self.state.count
+        return self.done is not None and not self._is_lost and self._kept[-1][0] == self.state.count
 
     # --- its beginning ------------------------------------------------------------------------------
 
@@ -235,12 +242,11 @@ class LiveLog(EventLog):
         if self._must_store_seconds is not None:  # other gateways have to know it
             self._begin_meanwhile()
         else:
-            self._begins_at = asyncio.get_running_loop().call_later(_BEGIN_SECONDS, self._begin_meanwhile)
+            self._begins = asyncio.get_running_loop().call_later(_BEGIN_SECONDS, self._begin_meanwhile)
 
     def _begin_meanwhile(self) -> None:
-        self._begins_at = None
         if self._lease is None and self.stored == self.state.count:
-            self._beginning = asyncio.get_running_loop().create_task(self.entered())
+            self._begins = asyncio.get_running_loop().create_task(self.entered())
 
     async def entered(self) -> None:
         """A failure is ignored here: it happens again with the first events, and is reported then."""
@@ -260,7 +266,12 @@ class LiveLog(EventLog):
     @property
     def is_paced(self) -> bool:
         """Each flush is a commit and wakes other processes: what the agent writes in between is stored together."""
-        return self._must_store_seconds is not None
+        return self._pace is not None
+
+    def hurry(self) -> None:
+        """A flush that is under way does not wait for its turn."""
+        if self._pace is not None:
+            self._pace.hurry()
 
     @property
     def waiting(self) -> int:
@@ -272,32 +283,34 @@ class LiveLog(EventLog):
 
         `is_paced`: nobody waits for it, so it stores no more often than it has to.
         """
-        if not is_paced and self.is_paced:
-            self.hurry.set()
-        while self._is_flushing:
-            self._flushing = self._flushing or asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._flushing)
+        if self._pace is not None and not is_paced:
+            self._pace.hurry()
+        while self._flushing is not None:
+            self._flushing.append(over := asyncio.get_running_loop().create_future())
+            await over
         if self._flushed == self.state.count:
             return
-        self._is_flushing = True
+        self._flushing = []
         try:
             while self.waiting:
-                if is_paced:
-                    await self._pace.turn(self.hurry)
+                if is_paced and self._pace is not None:
+                    await self._pace.turn()
                 last = self.state.count
                 may_be_shown = await self._store_all()
                 self._flushed = last
                 if may_be_shown:
                     self.count = last
                 else:  # readers are detached, and can read the rest of the run from another process
-                    self.is_deleted, self.fenced = True, Fenced("claimed")  # its agent must end in any case
+                    self.is_deleted = True
+                    self.news.append(Fenced("claimed"))  # its agent must end in any case
                 if (end := self.events[last - self.dropped - 1]).__class__ is Done:
                     self.done = self.state.done = end  # as it is stored, or not
+                    self.news.append(end)
                 self.wake_readers()
         finally:
-            flushed, self._flushing, self._is_flushing = self._flushing, None, False
-            if flushed is not None:
-                wake(flushed)
+            waiting, self._flushing = self._flushing, None
+            for over in waiting:
+                wake(over)
 
     async def _store_all(self) -> bool:
         """Stores what was added; False: none of it may be shown. `Done` reports whether the answer could not be stored.
@@ -332,24 +345,25 @@ class LiveLog(EventLog):
             self._put_off()
             return False
         except Exception as error:  # noqa: BLE001 -- reported by the run, after readers have the events
-            self.bug, self._is_lost = error, True
+            self.news.append(error)
+            self._is_lost = True
             return True
         match written:
             case Stored(size=size):
                 if self._lease is None:
                     self._lease = Lease(self.run.id, FIRST_EPOCH)
-                if self._begins_at is not None:
-                    self._begins_at.cancel()
-                    self._begins_at = None
-                self.stored += len(events)
-                self._keep(size)
+                if isinstance(self._begins, asyncio.TimerHandle):
+                    self._begins.cancel()
+                    self._begins = None
+                self._keep(len(events), size)
             case KeyTaken() | KeyLimit() | Superseded():
                 self._is_lost = True
             case Busy():  # the run before it has ended, and is about to be stored
                 self._put_off()
                 return False
             case Fenced():
-                self._is_lost, self.fenced = True, written
+                self._is_lost = True
+                self.news.append(written)
             case Behind(last=last):
                 return await self._send_again(last)
         return True
@@ -366,22 +380,20 @@ class LiveLog(EventLog):
         are sent again with the same numbers, as far as they are kept here.
         """
         if last < self.dropped:
-            self.bug = ValueError(f"the store has forgotten all after event {last}, which is too long ago")
+            self.news.append(ValueError(f"the store has forgotten all after event {last}, which is too long ago"))
             self._is_lost = True
             return True
-        self.stored = last
-        self._kept = deque([(last, self._kept_bytes)])
+        self._kept = deque([self._kept[0], (last, self._kept[-1][1])])
         return await self.try_again()
 
-    def _keep(self, size: int) -> None:
-        self._kept.append((self.stored, size))
-        self._kept_bytes += size
-        old = self.dropped
-        while len(self._kept) > 1 and (self.stored - old > _KEPT_EVENTS or self._kept_bytes > _KEPT_BYTES):
-            old, size = self._kept.popleft()
-            self._kept_bytes -= size
-        del self.events[: old - self.dropped]
-        self.dropped = old
+    def _keep(self, count: int, size: int) -> None:
+        kept = self._kept
+        last, bytes = kept[-1][0] + count, kept[-1][1] + size
+        kept.append((last, bytes))
+        while len(kept) > 2 and (last - kept[0][0] > _KEPT_EVENTS or bytes - kept[0][1] > _KEPT_BYTES):
+            kept.popleft()
+        del self.events[: kept[0][0] - self.dropped]
+        self.dropped = kept[0][0]
 
     def _put_off(self) -> None:
         self._refused_ms = self._now_ms()
@@ -396,16 +408,13 @@ class LiveLog(EventLog):
             needs_decision=words.needs_decision,
             answer=self.state.text,
             session_id=self.session_id,
-            title=self._title_change(),
+            title=TitleChange(made_title(self.run.messages), title_of(self.title)) if self.title else None,
             fingerprint=self._fingerprint(done),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
             begun=self.run,
             frees_key=done.failure is not None and done.failure.is_transient,
         )
-
-    def _title_change(self) -> TitleChange | None:
-        return TitleChange(made_title(self.run.messages), title_of(self.title)) if self.title else None
 
     def _fingerprint(self, done: Done) -> str | None:
         """The fingerprint of the messages that the caller will send next. None keeps the old one: a turn that never

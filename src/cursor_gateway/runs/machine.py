@@ -10,6 +10,7 @@ answers that it is owed. All the while a run has one *stage*, and `STAGES` says 
     LEAVING     its agent ends although calls are open
     OWED        there is no agent: it is started again when the last open call has an answer
     STOPPING    its agent ends, and the run ends with it; the first reason to stop is the one that counts
+    HALTED      the same, and nothing that its agent writes counts any more
     DONE        the log has its end; the agent may still be there
     OVER        nothing is left
 
@@ -83,6 +84,7 @@ class Stage(StrEnum):
     LEAVING = "leaving"
     OWED = "owed"
     STOPPING = "stopping"
+    HALTED = "halted"
     DONE = "done"
     OVER = "over"
 
@@ -94,6 +96,7 @@ class StageInput(StrEnum):
     DUE = "all answers are there"
     REPORTED = "agent reports its end"
     STOP = "stopped"
+    HALT = "halted"
     ABANDON = "abandoned"
     ENDED = "agent is gone"
 
@@ -110,6 +113,7 @@ STAGES: StageTable = {
     Stage.NEW: {
         StageInput.BEGIN: (Stage.WORKING, (StageAction.START,)),
         StageInput.STOP: (Stage.STOPPING, (StageAction.END,)),
+        StageInput.HALT: (Stage.HALTED, (StageAction.END,)),
         StageInput.ENDED: (Stage.OVER, (StageAction.FAIL,)),
     },
     Stage.WORKING: {
@@ -117,25 +121,34 @@ STAGES: StageTable = {
         StageInput.LEAVE: (Stage.LEAVING, (StageAction.END,)),
         StageInput.REPORTED: (Stage.DONE, ()),
         StageInput.STOP: (Stage.STOPPING, (StageAction.END,)),
+        StageInput.HALT: (Stage.HALTED, (StageAction.END,)),
         StageInput.ENDED: (Stage.OVER, (StageAction.FAIL,)),
     },
     Stage.RESTARTING: {
         StageInput.STOP: (Stage.STOPPING, ()),
+        StageInput.HALT: (Stage.HALTED, ()),
         StageInput.ENDED: (Stage.WORKING, (StageAction.START,)),
     },
     Stage.LEAVING: {
         StageInput.DUE: (Stage.RESTARTING, ()),
         StageInput.STOP: (Stage.STOPPING, ()),
+        StageInput.HALT: (Stage.HALTED, ()),
         StageInput.ENDED: (Stage.OWED, ()),
     },
     Stage.OWED: {
         StageInput.DUE: (Stage.WORKING, (StageAction.START,)),
         StageInput.STOP: (Stage.STOPPING, (StageAction.END,)),
+        StageInput.HALT: (Stage.HALTED, (StageAction.END,)),
     },
     # An agent that ends by itself before it is ended has given its answer.
     Stage.STOPPING: {
         StageInput.REPORTED: (Stage.DONE, ()),
+        StageInput.HALT: (Stage.HALTED, ()),
         StageInput.ABANDON: (Stage.STOPPING, (StageAction.END,)),
+        StageInput.ENDED: (Stage.OVER, (StageAction.FAIL,)),
+    },
+    Stage.HALTED: {
+        StageInput.ABANDON: (Stage.HALTED, (StageAction.END,)),
         StageInput.ENDED: (Stage.OVER, (StageAction.FAIL,)),
     },
     Stage.DONE: {
@@ -191,7 +204,8 @@ class SetTimer(Struct, frozen=True):
 
 
 # `EndAgent`: whatever the agent is doing; `agent_ended` is called when it is gone, also if there is none.
-Command: TypeAlias = Append | StartAgent | EndAgent | GiveAnswer | SetTimer
+# `RunStarted` and `TitleGiven`: what the agent says about its session and the conversation, to be kept.
+Command: TypeAlias = Append | StartAgent | EndAgent | GiveAnswer | SetTimer | RunStarted | TitleGiven
 
 _START = {start: StartAgent(start) for start in Start}
 _END = EndAgent()
@@ -215,7 +229,9 @@ class Terms(Struct, frozen=True, kw_only=True):
     """How one run is driven, as far as it is known when it starts."""
 
     limits: Timeouts
-    session_id: str | None = None  # which its first turn resumes
+    waits: WaitLimits = WaitLimits()
+    asks_others: bool = False  # not the caller answers, but for example a person at the page
+    has_session: bool = False  # which its first turn resumes
     known_tokens: int = 0  # about the size of this session
     can_restart: bool = False  # its agent
     fallback: str | None = None  # a source that may answer in place of one that fails
@@ -226,48 +242,39 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 
 class RunMachine:
-    def __init__(
-        self,
-        state: RunState,
-        assembler: Assembler,
-        waits: WaitLimits,
-        *,
-        calls: OpenCalls | None = None,
-        caller: CallerTools | None = None,
-        asks_others: bool = False,
-    ) -> None:
-        """`state` is that of the log. `calls` are those of `caller`, which has the caller's tools. `asks_others`: not
-        the caller answers, but for example a person at the page."""
+    def __init__(self, state: RunState, assembler: Assembler, caller: CallerTools | None = None) -> None:
+        """`state` is that of the log, and `caller` has the caller's tools."""
         self.stage = Stage.NEW
-        self.state, self.caller, self.asks_others = state, caller, asks_others
-        self.calls = calls or OpenCalls()
-        self.questions = Questions()
-        self.session_id: str | None = None
-        self.title: str | None = None  # of the conversation, if the agent has one for it
+        self.terms = Terms(limits=_ENDLESS)
+        self.state, self.caller = state, caller
+        self.calls = caller.calls if caller is not None else OpenCalls()
         self.stop_reason: GatewayError | None = None
-        self.fallback: str | None = None  # the source that answers in place of one that failed
-        self.source_failure: Failure | None = None  # and how that one did
+        self.source_failure: Failure | None = None  # of a source in whose place another one answers
         self.started_at = self.heard_at = 0.0
         self.has_heard = False  # from an agent
-        self.is_warm = False  # the agent was ready before the run
         self.waiting_since: float | None = None  # for an answer, and not for the agent
         self.waited = 0.0  # seconds, up to the last answer
-        self._assembler, self._waits = assembler, waits
-        self._terms = Terms(limits=_ENDLESS)
+        self._assembler = assembler
         self._usage = UsageTotal()
         self._start = Start.FIRST
-        self._news: Sequence[Message] | None = None  # for the next turn, if not the answers that are owed
         self._has_session = False  # the agent has resumed one, which may turn out to be lost
         self._count_before = 0  # events in the log when its turn began
         self._unused: list[str] = []  # calls whose results the agent got, without any output since
-        self._is_mute = False  # what the agent writes no longer counts
         self._gathering_since: float | None = None
-        self._limit_due = 0.0  # when the timer fires
 
     @property
     def is_listening(self) -> bool:
         """Whether more of the agent's output is to be read."""
-        return self.stage in _LISTENING and not self._is_mute
+        return self.stage in _LISTENING
+
+    @property
+    def fallback(self) -> str | None:
+        """The source that answers in place of one that failed."""
+        return self.terms.fallback if self.source_failure is not None else None
+
+    @property
+    def questions(self) -> Questions:
+        return Questions(self.calls.questions)
 
     @property
     def is_ending(self) -> bool:
@@ -282,10 +289,10 @@ class RunMachine:
 
     def started(self, terms: Terms, now: float) -> list[Command]:
         """Its time begins, even if it has to wait for the run before it."""
-        self._terms, self.session_id, self._has_session = terms, terms.session_id, terms.session_id is not None
+        self.terms, self._has_session = terms, terms.has_session
         self._assembler.know(terms.known_tokens)
         self.started_at = self.heard_at = now
-        return [self._limit(self._left(now), now)]
+        return [self._limit(self._left(now))]
 
     def may_begin(self) -> list[Command]:
         """The run before it has ended completely."""
@@ -297,6 +304,12 @@ class RunMachine:
             return []
         self.stop_reason = why
         return self._move(StageInput.STOP)
+
+    def halt(self, why: GatewayError, now: float) -> list[Command]:
+        """The same, and it counts no more what the agent writes or calls, however long that takes to exit."""
+        if self.stage not in (Stage.DONE, Stage.OVER):
+            self.stop_reason = self.stop_reason or why
+        return self._carry_out(self.calls.close(), now) + self._move(StageInput.HALT)
 
     def abandon(self) -> list[Command]:
         """Does not wait for an agent that is still there after its result."""
@@ -316,7 +329,7 @@ class RunMachine:
         """It has all that it was owed. `has_session`: it resumes one."""
         if self._start is Start.RESUMED:
             self.heard_at = now
-        self._has_session, self._count_before, self._news = has_session, self.state.count, None
+        self._has_session, self._count_before = has_session, self.state.count
         self.calls.resumed()
         if self.caller is not None:
             self.caller.agent_started(self.state.paused_at)
@@ -331,14 +344,12 @@ class RunMachine:
             if caller is None and event.__class__ not in _RARE:
                 out += self._assembler.push(event)
                 continue
-            if self.stage not in _HEARD or self._is_mute:
+            if self.stage not in _HEARD:
                 break
-            if isinstance(event, RunStarted):
-                self.session_id, self.is_warm = event.session_id or self.session_id, event.is_warm
-            elif isinstance(event, TitleGiven):
-                self.title = event.title
+            if isinstance(event, RunStarted | TitleGiven):
+                commands.append(event)
             elif isinstance(event, RunFailed):
-                event = replace(event, failure=self._terms.redacted(event.failure))
+                event = replace(event, failure=self.terms.redacted(event.failure))
                 if not out and (restart := self._restart(event.failure)):
                     commands += restart
                     break
@@ -377,7 +388,7 @@ class RunMachine:
                         commands += self._carry_out(self.calls.make(id, Kind.TOOL, held=False), now)
                         commands += self._carry_out(self.calls.end_agent(), now)
                     case GatewayError() as why:
-                        commands += self._halt(why, now)
+                        commands += self.halt(why, now)
                     case None:
                         pass
                 return event
@@ -398,32 +409,29 @@ class RunMachine:
         if self.calls.open:
             commands += self._leave((), now)
             return None
-        if isinstance(end, RunFinished) and caller.is_owed_a_call and self._terms.can_restart:
-            self._news = caller.reminder()
-            if self._news is None:
-                commands += self.stop(
-                    ToolNotCalled(
-                        "The agent did not call the tool that `tool_choice` requires, even when asked again; rephrase "
-                        "the request, or set `tool_choice` to `auto`.",
-                        param="tool_choice",
-                    )
-                )
-                self._is_mute = True
-            else:
+        if isinstance(end, RunFinished) and caller.is_owed_a_call and self.terms.can_restart:
+            if caller.remind():
                 self._start = Start.RESUMED
                 commands += self._move(StageInput.RESTART)
+            else:
+                why = ToolNotCalled(
+                    "The agent did not call the tool that `tool_choice` requires, even when asked again; rephrase the "
+                    "request, or set `tool_choice` to `auto`.",
+                    param="tool_choice",
+                )
+                commands += self.halt(why, now)
             return None
         return self._usage.total(end)
 
     def _restart(self, failure: Failure) -> list[Command]:
         """For an agent that failed before its first output, if it can be started again."""
-        if not self._terms.can_restart or self.state.count != self._count_before:
+        if not self.terms.can_restart or self.state.count != self._count_before:
             return []
         if failure.code == SessionLost.code and self._has_session:
             self._start = Start.FRESH
-        elif failure.is_source_failure and self._terms.fallback is not None and self.fallback is None:
-            self._start, self.source_failure = Start.ELSEWHERE, self._terms.redacted(failure)
-            self.fallback = self._assembler.fallback = self._terms.fallback
+        elif failure.is_source_failure and self.terms.fallback is not None and self.source_failure is None:
+            self._start, self.source_failure = Start.ELSEWHERE, self.terms.redacted(failure)
+            self._assembler.fallback = self.terms.fallback
         else:
             return []
         return self._move(StageInput.RESTART)
@@ -436,7 +444,7 @@ class RunMachine:
         """
         unused = [id for id in self._unused if self.calls.state(id) is Call.DELIVERED]
         self._unused.clear()
-        if failure.code != AgentCrashed.code or not unused or not self._terms.can_restart:
+        if failure.code != AgentCrashed.code or not unused or not self.terms.can_restart:
             return []
         return self._leave(unused, now)
 
@@ -445,7 +453,7 @@ class RunMachine:
 
     def _ends_with_calls_open(self) -> list[Command]:
         if self.stage is Stage.WORKING:
-            self._start, self._news = Start.RESUMED, None
+            self._start = Start.RESUMED
             self._usage.cut()
         assert self.caller is not None, "only calls of its tools end an agent"
         self.caller.agent_ended()
@@ -453,9 +461,7 @@ class RunMachine:
 
     def news(self) -> Sequence[Message]:
         """What is new to an agent that is started again and knows its session."""
-        if self._news is not None or self.caller is None:
-            return self._news or ()
-        return self.caller.owed(self.calls.owed)
+        return self.caller.owed(self.calls.owed) if self.caller is not None else ()
 
     def history(self) -> Sequence[Message]:
         """What another agent has to know of this run."""
@@ -468,15 +474,14 @@ class RunMachine:
         assert self.caller is not None
         made = self.caller.make(name, arguments, now)
         looped = self.caller.loop(name)
-        commands = self._halt(looped, now) if looped is not None else []
+        commands = self.halt(looped, now) if looped is not None else []
         if isinstance(made, str):
             commands += self._carry_out(self.calls.make(made, Kind.TOOL), now)
         return made, commands
 
     def asked(self, id: str, question: Question | Plan, now: float) -> list[Command]:
         """The agent asks a person, and waits."""
-        self.questions.asked[id] = question
-        return self._carry_out(self.calls.make(id, Kind.QUESTION), now)
+        return self._carry_out(self.calls.make(id, Kind.QUESTION, asks=question), now)
 
     def gave_up(self, id: str, now: float) -> list[Command]:
         """The agent no longer waits for this call."""
@@ -513,7 +518,7 @@ class RunMachine:
                     commands.append(self._quiet_timer(now))
                 case open_calls.StartAnswerTimer():
                     self.waiting_since, self._gathering_since = now, None
-                    commands.append(SetTimer(Timer.CALLS, self._waits.answer_seconds))
+                    commands.append(SetTimer(Timer.CALLS, self.terms.waits.answer_seconds))
                 case open_calls.StopTimer():
                     self._gathering_since = None
                     commands.append(SetTimer(Timer.CALLS, None))
@@ -531,8 +536,8 @@ class RunMachine:
                 case open_calls.Fail():
                     commands += self.stop(
                         CallerGone(
-                            f"No tool results arrived within {self._waits.answer_seconds:g} s; to continue, send them "
-                            "with the whole conversation, or raise `answer_seconds`."
+                            f"No tool results arrived within {self.terms.waits.answer_seconds:g} s; to continue, send "
+                            "them with the whole conversation, or raise `answer_seconds`."
                         )
                     )
         if self.waiting_since is not None and not self.calls.is_waiting:
@@ -543,15 +548,10 @@ class RunMachine:
     def _pause(self, fresh: Sequence[str], shown: Sequence[str], now: float) -> list[Command]:
         """Ends the reply with the calls that are shown."""
         asked = self.caller.asked(fresh) if self.caller is not None else ()
-        commands = self._said([*asked, CallerAwaited(tuple(shown), self.asks_others)], now)
+        commands = self._said([*asked, CallerAwaited(tuple(shown), self.terms.asks_others)], now)
         if self.caller is not None and self.caller.takes_one_call:
             commands += self._carry_out(self.calls.end_agent(), now)
         return commands
-
-    def _halt(self, why: GatewayError, now: float) -> list[Command]:
-        """The caller gets no more calls, however long the agent takes to exit."""
-        self._is_mute = True
-        return self._carry_out(self.calls.close(), now) + self.stop(why)
 
     def _said(self, events: Sequence[AgentEvent], now: float) -> list[Command]:
         """By the gateway, between what the agent says."""
@@ -579,26 +579,26 @@ class RunMachine:
             return self._carry_out(self.calls.expire(), now)
         return self._carry_out(self.calls.quiet(self.caller.most if self.caller is not None else None), now)
 
-    def limits_timer_fired(self, now: float) -> list[Command]:
+    def limits_timer_fired(self, due: float, now: float) -> list[Command]:
         left = self._left(now)
-        if left <= 0 and now > self._limit_due + _LATE_SECONDS:
+        if left <= 0 and now > due + _LATE_SECONDS:
             left = _LATE_SECONDS  # the process was suspended: what the agent wrote meanwhile is still unread
         if left > 0:
-            return [self._limit(left, now)]
+            return [self._limit(left)]
         return self.stop(AgentTimedOut(self._too_late(now)))
 
     def quiet_again(self) -> list[Command]:
         """The agent's output could not be read meanwhile, and what it wrote before it made its calls comes first."""
-        return [SetTimer(Timer.CALLS, self._waits.quiet_seconds)]
+        return [SetTimer(Timer.CALLS, self.terms.waits.quiet_seconds)]
 
     def _quiet_timer(self, now: float) -> Command:
         if self._gathering_since is None:
             self._gathering_since = now
         left = self._gathering_since + _LONGEST_GATHERING - now
-        return SetTimer(Timer.CALLS, max(0.0, min(self._waits.quiet_seconds, left)))
+        return SetTimer(Timer.CALLS, max(0.0, min(self.terms.waits.quiet_seconds, left)))
 
     def _left(self, now: float) -> float:
-        limits = self._terms.limits
+        limits = self.terms.limits
         if self.is_waiting:  # which has a limit of its own
             return limits.idle_seconds
         silence = limits.idle_seconds if self.has_heard else limits.first_event_seconds
@@ -606,16 +606,14 @@ class RunMachine:
 
     @property
     def _last_moment(self) -> float:
-        return self.started_at + self.waited + self._terms.limits.run_seconds
+        return self.started_at + self.waited + self.terms.limits.run_seconds
 
-    def _limit(self, seconds: float, now: float) -> SetTimer:
+    def _limit(self, seconds: float) -> SetTimer:
         """Before the first event, it also fires within the idle limit, which may be shorter."""
-        seconds = min(seconds, self._terms.limits.idle_seconds)
-        self._limit_due = now + seconds
-        return SetTimer(Timer.LIMITS, seconds)
+        return SetTimer(Timer.LIMITS, min(seconds, self.terms.limits.idle_seconds))
 
     def _too_late(self, now: float) -> str:
-        limits = self._terms.limits
+        limits = self.terms.limits
         if self._last_moment <= now:  # as `_left` adds: rounding must agree
             return f"The run took longer than {limits.run_seconds:g} s; ask for less at a time, or raise `run_seconds`."
         if self.has_heard:
@@ -629,7 +627,7 @@ class RunMachine:
 
     def _fail(self, failure: Failure, now: float) -> list[Command]:
         why = self.stop_reason.failure() if self.stop_reason is not None else failure
-        return [Append(self._assembler.push(self._timed(RunFailed(failure=self._terms.redacted(why)), now)))]
+        return [Append(self._assembler.push(self._timed(RunFailed(failure=self.terms.redacted(why)), now)))]
 
     def _timed(self, end: _End, now: float) -> _End:
         """How long the run took, where its agent does not say."""

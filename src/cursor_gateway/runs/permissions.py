@@ -45,8 +45,11 @@ class Permissions:
             entries = self._read(_file(owner))
         except OSError:
             return []
-        found = [entry.rules for entry in entries if entry.applies_to(conversation_id, workspace)]
-        return list(dict.fromkeys(rule for rules in found for rule in rules))
+        found = dict[str, None]()
+        for entry in entries:
+            if entry.applies_to(conversation_id, workspace):
+                found |= dict.fromkeys(entry.rules)
+        return list(found)
 
     def every(self, owner: str) -> list[PermissionEntry]:
         """The newest first. Raises `OSError`."""

@@ -240,10 +240,10 @@ class QueuedRun(RunHandle):
     async def open(cls, store: Store, queue: Queue, entry: Entry) -> "QueuedRun":
         log = QueuedLog(store, queue, entry)
         await log.look()
-        return cls(run_info(log.run), log.run.owner, log, queue)
+        return cls(run_info(log.run), log, queue)
 
-    def __init__(self, info: RunInfo, owner: str, log: QueuedLog, queue: Queue) -> None:
-        super().__init__(info, owner, log)
+    def __init__(self, info: RunInfo, log: QueuedLog, queue: Queue) -> None:
+        super().__init__(info, log)
         self.log: QueuedLog = log
         self._queue = queue
 

@@ -4,12 +4,13 @@ and its timers do becomes an input of the machine; the commands that it returns 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.errors import Failure, GatewayError, GatewayFault, GatewayRestarted
-from cursor_gateway.model.agent_events import AgentEvent, Plan, Question
+from cursor_gateway.model.agent_events import AgentEvent, Plan, Question, RunStarted, TitleGiven
 from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
 from cursor_gateway.model.document_events import Done, Paused
@@ -17,7 +18,7 @@ from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import RunInfo, TraceContext, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools, Questions
-from cursor_gateway.runs.calls import EndAgent, OpenCalls
+from cursor_gateway.runs.calls import EndAgent
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import (
@@ -34,12 +35,14 @@ from cursor_gateway.runs.machine import (
     Timer,
     WaitLimits,
 )
-from cursor_gateway.runs.prompts import TurnBuilder
 from cursor_gateway.sources.base import AgentUse, Turn, never
-from cursor_gateway.sources.router import SourceOrRouter, SourceRouter, routed
+from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.store.base import NewRun
+from cursor_gateway.store.base import Fenced, NewRun
+
+if TYPE_CHECKING:
+    from cursor_gateway.runs.starter import TurnBuilder
 
 
 class Observer(Protocol):
@@ -78,41 +81,46 @@ class TurnWatch(Protocol):
         ...
 
 
+class RunPlan(Struct, frozen=True, kw_only=True):
+    """How one run is driven, as its request wants it."""
+
+    request_id: str = ""
+    waits: WaitLimits = WaitLimits()
+    asks_others: bool = False  # see `Terms`
+    needs_readers: bool = True  # it is stopped when the last one leaves
+    reconnect_seconds: float = 0.0  # but only after this time, in which a client that retries may reconnect
+    watch: TurnWatch | None = None
+    when_done: "Callable[[Run], None]" = lambda run: None  # before readers see the end
+
+
+class RunContext(Struct, frozen=True):
+    """What all runs of a process have in common."""
+
+    source: SourceRouter
+    limits: Timeouts
+    observers: Sequence[Observer] = ()
+
+
 class Run(RunHandle):
     def __init__(
         self,
         info: RunInfo,
-        owner: str,
         log: LiveLog,
-        request_id: str = "",
+        plan: RunPlan | None = None,
         *,
-        waits: WaitLimits | None = None,
-        calls: OpenCalls | None = None,
         caller: CallerTools | None = None,
-        asks_others: bool = False,
         assembler: Assembler | None = None,
-        watch: TurnWatch | None = None,
     ) -> None:
-        """`assembler` continues a run that another process began; see `RunMachine` for the rest."""
-        super().__init__(info, owner, log)
+        """`caller` has the caller's tools. `assembler` continues a run that another process began."""
+        super().__init__(info, log)
         self.log: LiveLog = log
-        self.request_id = request_id
-        self.machine = RunMachine(
-            log.state,
-            assembler or Assembler(info),
-            waits or WaitLimits(),
-            calls=calls,
-            caller=caller,
-            asks_others=asks_others,
-        )
-        self.first_event_at = self.ended_at = 0.0  # by the loop's clock
-        self.uses: list[AgentUse] = []  # of its agents, as far as that is known
-        self.needs_readers = True  # it is stopped when the last one leaves
-        self.reconnect_seconds = 0.0  # but only after this time, in which a client that retries may reconnect
-        self._when_done: Callable[[Run], None] | None = None
-        self._observers: tuple[Observer, ...] = ()
-        self._not_notified: tuple[Observer, ...] = ()  # of the start
-        self._source: SourceRouter  # when it has started
+        self.plan = plan or RunPlan()
+        self.machine = RunMachine(log.state, assembler or Assembler(info), caller)
+        self.needs_readers = self.plan.needs_readers
+        self.is_warm = False  # its agent was ready before it
+        self.first_event_at = 0.0  # by the loop's clock
+        self._context: RunContext  # when it has started
+        self._not_notified: Sequence[Observer] = ()  # of the start
         self._turn: Turn | None = None  # the latest
         self._turns: TurnBuilder | None = None
         self._due: Start | asyncio.Future[Start] | None = None  # how an agent is to be started; or who waits for one
@@ -120,9 +128,7 @@ class Run(RunHandle):
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
         self._has_begun = False
-        self._watch = watch
         self._cancels = 0  # of the task, by this object
-        self._must_leave = False  # the task must read no more of its agent
         self.is_storing = False  # or examining what the agent has written; more of it is not read meanwhile
         self._flushing: asyncio.Task[None] | None = None  # what comes from outside
 
@@ -145,7 +151,7 @@ class Run(RunHandle):
 
     @property
     def session_id(self) -> str | None:
-        return self.machine.session_id
+        return self.log.session_id
 
     @property
     def source(self) -> str | None:
@@ -153,7 +159,7 @@ class Run(RunHandle):
 
     @property
     def source_name(self) -> str:
-        return self._source.name_of(self.turn)
+        return self._context.source.name_of(self.turn)
 
     @property
     def fallback(self) -> str | None:
@@ -171,43 +177,44 @@ class Run(RunHandle):
     @property
     def use(self) -> AgentUse | None:
         """Of all its agents that have ended; None: unknown."""
-        if not self.uses:
+        if self._turn is None or not (uses := self._turn.uses):
             return None
-        peaks = [use.memory_bytes for use in self.uses if use.memory_bytes is not None]
+        peaks = [use.memory_bytes for use in uses if use.memory_bytes is not None]
         return AgentUse(
-            sum(use.cpu_seconds for use in self.uses),
-            max(peaks, default=None),
-            sum(use.out_of_memory for use in self.uses),
+            sum(use.cpu_seconds for use in uses), max(peaks, default=None), sum(use.out_of_memory for use in uses)
         )
+
+    @property
+    def seconds(self) -> float:
+        """Since its start."""
+        return asyncio.get_running_loop().time() - self.machine.started_at
 
     # --- driving ------------------------------------------------------------------------------------
 
     def start(
         self,
         turn: Turn,
-        source: SourceOrRouter,
-        limits: Timeouts,
-        observers: tuple[Observer, ...],
-        ended: Callable[[], None],
+        context: RunContext,
+        ended: Callable[[], None] = lambda: None,
         *,
-        turns: TurnBuilder | None = None,
+        turns: "TurnBuilder | None" = None,
         after: "Run | None" = None,
-        when_done: "Callable[[Run], None] | None" = None,
     ) -> None:
         """Returns at once; the agent starts when the previous run, `after`, has ended completely. `turns` makes the
-        turns for an agent that has to be started again. `when_done` is called before readers see the end, `ended` when
-        the agent has exited, which may be a while later.
+        turns for an agent that has to be started again. `ended` is called when the agent has exited, which may be a
+        while after readers have seen the end.
         """
-        loop = asyncio.get_running_loop()
-        self._source = source = routed(source)
-        self._turn, self._turns, self._observers, self._not_notified = turn, turns, observers, observers
-        self._when_done = when_done
+        loop, source = asyncio.get_running_loop(), context.source
+        self._turn, self._turns, self._context, self._not_notified = turn, turns, context, context.observers
+        self.log.session_id = turn.session_id
         if turn.session_id is not None and turns is not None:
             self.info = replace(self.info, known_tokens=turns.known_tokens)
         terms = Terms(
-            limits=limits,
+            limits=context.limits,
+            waits=self.plan.waits,
+            asks_others=self.plan.asks_others,
             known_tokens=self.info.known_tokens,
-            session_id=turn.session_id,
+            has_session=turn.session_id is not None,
             can_restart=turns is not None,
             fallback=source.fallback_for(turn),
             redacted=source.redacted,
@@ -215,15 +222,14 @@ class Run(RunHandle):
         self._do(self.machine.started(terms, loop.time()))
 
         def settle(_: object) -> None:
-            self.ended_at = loop.time()
             for timer in self._timers.values():
                 timer.cancel()
             # Without these references the run's memory is freed at once, not with the next garbage collection.
             self._timers.clear()
-            self._when_done = self._turns = None
+            self._turns = None
             self._turn = replace(self.turn, offered=None, person=None, approver=None, is_waiting=never)
             ended()  # first: a bug in an observer must not keep the run's place
-            for observer in observers:
+            for observer in context.observers:
                 observer.ended(self)
 
         self._task = loop.create_task(self._drive(source, after), name=turn.run_id)
@@ -240,10 +246,10 @@ class Run(RunHandle):
                     if machine.stage is Stage.NEW:
                         if after is not None:
                             await after.gone()
-                        if self._watch is not None:
-                            await self._watch.begin()
+                        if (watch := self.plan.watch) is not None:
+                            await watch.begin()
                         self._do(machine.may_begin())
-                    if machine.stage is not Stage.STOPPING:
+                    if machine.stage not in (Stage.STOPPING, Stage.HALTED):
                         await self._take_turn(source)
                 except asyncio.CancelledError:
                     if not self._cancels:
@@ -255,22 +261,16 @@ class Run(RunHandle):
                     self.faulted(error)
                     failure = _FAULT.failure()
                 self._uncancel(was_cancelled)
-                self._agent_ended(failure, time())
-                await self._flush()
+                await self._carry_out(machine.agent_ended(failure, time()))
         finally:
-            self._end_watch()
-            self._do(machine.broken_off(time()))
-            await self._flush()
+            if machine.stage is not Stage.OVER or self.log.waiting:
+                await self._carry_out(machine.broken_off(time()))
 
-    def _agent_ended(self, failure: Failure | None, now: float) -> None:
-        commands = self.machine.agent_ended(failure, now)
-        if self.machine.stage is Stage.OVER:
-            self._end_watch()
+    async def _carry_out(self, commands: Sequence[Command]) -> None:
+        if self.machine.stage is Stage.OVER and self.plan.watch is not None:
+            self.plan.watch.end()
         self._do(commands)
-
-    def _end_watch(self) -> None:
-        if self._watch is not None:
-            self._watch.end()
+        await self._flush()
 
     def _uncancel(self, was_cancelled: bool) -> None:
         """The task has done what it was cancelled for: its agent is gone. Somebody else may have cancelled it, too.
@@ -288,28 +288,24 @@ class Run(RunHandle):
 
     async def _take_turn(self, source: SourceRouter) -> None:
         """Reads one agent until it is gone; where there is none, waits for what it is to be started with."""
-        machine, log, loop = self.machine, self.log, asyncio.get_running_loop()
+        machine, watch, loop = self.machine, self.plan.watch, asyncio.get_running_loop()
         if self._due is None:
             self._due = loop.create_future()
         start = self._due if isinstance(self._due, Start) else await self._due
-        self._due, self._must_leave = None, False
-        turn = self._next_turn(start, source)
-        self._turn = turn
+        self._due = None
+        self._turn = turn = self._next_turn(start, source)
         machine.agent_started(turn.session_id is not None, loop.time())
         async with aclosing(source.events(turn)) as batches:
             async for batch in batches:
-                if self._watch is not None:
+                if watch is not None:
                     self.is_storing = True
                     try:
-                        batch = await self._watch.seen(batch)
+                        batch = await watch.seen(batch)
                     finally:
                         self.is_storing = False
                 commands = machine.agent_said(batch, loop.time())
-                log.session_id, log.title = machine.session_id, machine.title
-                if commands:
-                    self._do(commands)
-                    is_first = not self.first_event_at and log.state.count > 0
-                    if is_first:
+                if self._do(commands):
+                    if is_first := not self.first_event_at:
                         self.first_event_at = machine.heard_at
                     self.is_storing = True
                     try:
@@ -318,7 +314,7 @@ class Run(RunHandle):
                         self.is_storing = False
                     if is_first:
                         loop.call_soon(self._first_event_shown)
-                if self._must_leave or not machine.is_listening:
+                if not machine.is_listening:
                     return
 
     def _next_turn(self, start: Start, source: SourceRouter) -> Turn:
@@ -330,17 +326,19 @@ class Run(RunHandle):
             if self.caller is not None:
                 self.caller.server = source.named(machine.fallback).tools_server
         if start is Start.RESUMED:
-            return turns.resumed(source, machine.session_id, machine.news(), machine.history())
+            return turns.resumed(source, self.session_id, machine.news(), machine.history())
         return turns.fresh(machine.history())
 
     # --- commands -----------------------------------------------------------------------------------
 
-    def _do(self, commands: Sequence[Command]) -> None:
-        """What is appended is visible after the next flush."""
+    def _do(self, commands: Sequence[Command]) -> bool:
+        """Whether something was appended, which is visible after the next flush."""
+        has_appended = False
         for command in commands:
             match command:
                 case Append(events=events):
                     self.log.add(events)
+                    has_appended = True
                 case GiveAnswer(id=id, answer=answer):
                     held = self._held.get(id)
                     if held is not None and not held.done():
@@ -357,26 +355,28 @@ class Run(RunHandle):
                         self._due = start
                 case EndAgent():
                     self._end_agent()
+                case RunStarted(session_id=session_id, is_warm=is_warm):
+                    self.log.session_id, self.is_warm = session_id or self.log.session_id, is_warm
+                case TitleGiven(title=title):
+                    self.log.title = title
+        return has_appended
 
     def _end_agent(self) -> None:
-        if not self._has_begun or self._task is None:
-            return  # a task that is cancelled before it begins never begins
-        if self._task is asyncio.current_task():
-            self._must_leave = True
-        else:
+        """The task itself sees that its machine does not listen any more. One that is cancelled before it begins would
+        never begin."""
+        if self._task is not None and self._has_begun and self._task is not asyncio.current_task():
             self._cancels += 1
             self._task.cancel()
 
     def _take(self, commands: Sequence[Command]) -> None:
         """For inputs that come from outside, and cannot wait."""
-        self._do(commands)
-        if any(isinstance(command, Append) for command in commands):
+        if self._do(commands):
             self.flush_soon()
 
     def flush_soon(self, *, is_paced: bool = False) -> None:
         """Shows what was added to the log, for callers that cannot wait."""
         if not is_paced:
-            self.log.hurry.set()
+            self.log.hurry()
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self._flush(is_paced=is_paced))
 
@@ -391,23 +391,25 @@ class Run(RunHandle):
 
     async def _flush(self, *, is_paced: bool = False) -> None:
         """What is reported here, is reported before readers see what was flushed: they run later."""
-        log = self.log
-        await log.flush(is_paced=is_paced)
-        bug, fenced, log.bug, log.fenced = log.bug, log.fenced, None, None
-        if log.done is not None and self._when_done is not None:
-            when_done, self._when_done = self._when_done, None
-            when_done(self)
-        if bug is not None:
-            self.faulted(bug)
-        if fenced is not None and fenced.reason == "claimed":
-            why = "Another gateway took this run over, because this one had stopped; send the message again."
-            self.stop(GatewayRestarted(why))
+        await self.log.flush(is_paced=is_paced)
+        all_news, self.log.news = self.log.news, []
+        for news in all_news:
+            match news:
+                case Done():
+                    self.plan.when_done(self)
+                case Fenced(reason="claimed"):
+                    why = "Another gateway took this run over, because this one had stopped; send the message again."
+                    self._take(self.machine.halt(GatewayRestarted(why), asyncio.get_running_loop().time()))
+                case Fenced():
+                    pass
+                case _:
+                    self.faulted(news)
 
     def _fired(self, timer: Timer) -> None:
         machine, now = self.machine, asyncio.get_running_loop().time()
         match timer:
             case Timer.LIMITS:
-                self._take(machine.limits_timer_fired(now))
+                self._take(machine.limits_timer_fired(self._timers[timer].when(), now))
             case Timer.CALLS if self.is_storing and not machine.is_waiting:
                 self._take(machine.quiet_again())
             case Timer.CALLS:
@@ -444,11 +446,7 @@ class Run(RunHandle):
         return found if isinstance(found, Permission) else None
 
     async def _ask(self, call_id: str, what: Question | Plan) -> object:
-        commands = self.machine.asked(call_id, what, asyncio.get_running_loop().time())
-        try:
-            return await self._answer(call_id, commands)
-        finally:
-            del self.machine.questions.asked[call_id]
+        return await self._answer(call_id, self.machine.asked(call_id, what, asyncio.get_running_loop().time()))
 
     async def _answer(self, id: str, commands: Sequence[Command]) -> object:
         """To a call that these commands are about; None if there will be none. Cancelling this abandons the call."""
@@ -496,12 +494,12 @@ class Run(RunHandle):
             observer.started(self)
 
     def _first_event_shown(self) -> None:
-        for observer in self._observers:
+        for observer in self._context.observers:
             observer.first_event(self)
 
     def faulted(self, error: Exception) -> None:
         self._notify_started()
-        for observer in self._observers:
+        for observer in self._context.observers:
             observer.fault(self, error)
 
     # --- stopping -----------------------------------------------------------------------------------
@@ -558,7 +556,7 @@ class Run(RunHandle):
 
     def left(self, place: int) -> None:
         super().left(place)
-        self._unread(self.reconnect_seconds)
+        self._unread(self.plan.reconnect_seconds)
 
     def _unread(self, reconnect_seconds: float) -> None:
         if self.log.readers == 0 and self.needs_readers:

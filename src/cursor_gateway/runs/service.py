@@ -45,16 +45,14 @@ from cursor_gateway.model.changes import (
     TraceRequest,
 )
 from cursor_gateway.model.documents import Envelope
+from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.model.messages import Image
-from cursor_gateway.model.queue import RunnerEntry
-from cursor_gateway.runs.admission import KeyedLocks, Place, find_run
+from cursor_gateway.runs.admission import Budgets, KeyedLocks, Place, day_end, find_run, used_up
 from cursor_gateway.runs.answers import Answers
-from cursor_gateway.runs.budgets import Budgets, day_end, used_up
-from cursor_gateway.runs.conversations import ImagePlace, Removals, read_image_file, unwritable
+from cursor_gateway.runs.conversations import Conversation, ImagePlace, Removals, read_image_file, unwritable
 from cursor_gateway.runs.handle import RunHandle, end_interrupted_run
 from cursor_gateway.runs.identify import Identify
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.prompts import Conversation
 from cursor_gateway.runs.queue import QueuedRun, QueueLimits, RunQueue, check_time, time_of
 from cursor_gateway.runs.repeats import Asked, FailedQuestions, Question, Repeats
 from cursor_gateway.runs.run import Run
@@ -225,7 +223,8 @@ class LocalRunService:
         run, kept = continued.run, request.kept
         if request.trace is not None:
             self.runs.notify_asked(run.id, request.trace)
-        is_kept = not continued.after and run.begun is not None and run.begun.request == kept  # with the run
+        begun = run.begun if not continued.after else None
+        is_kept = begun is not None and begun.request == kept  # with the run
         if 0 < len(kept) <= LARGEST_KEPT and not is_kept and not isinstance(run, QueuedRun):
             with suppress(StoreUnavailable):  # costs the lookup, not the answer
                 await self.store.keep_request(run.id, request.owner, continued.after, kept)
@@ -281,7 +280,8 @@ class LocalRunService:
                     stopped.stop(interrupted())
                     await stopped.finished()
                     conversation, images = await self._identify.conversation(request), None
-                elif await self._has_waited(conversation.id, request):  # messages that arrived meanwhile count
+                elif conversation.version and await self._has_waited(conversation.id, request):
+                    # Messages that arrived meanwhile count.
                     conversation, images = await self._identify.conversation(request), None
                 elif images is None:
                     images = await self.starter.prepare(request, conversation.id)
@@ -385,14 +385,12 @@ class LocalRunService:
         needs_lease: bool,
     ) -> Run | Refused:
         """Holds the conversation's lock: no other run starts in it meanwhile."""
-        if request.offer is not None or self.starter.can_ask(request):
-            self.runs.make_room(request.owner)
         if request.offer is None:  # with the caller's tools the agent works elsewhere
             self.workspaces.check(conversation.workspace)
         try:
-            composed = await self.starter.compose(request, conversation, images)
+            composed = await self.starter.compose(request, conversation, images, partial(self._note_end, asked))
             refused = await self.starter.begin(composed, needs_lease=needs_lease)
-            return refused if refused is not None else self.starter.run(composed, partial(self._note_end, asked))
+            return refused if refused is not None else self.starter.run(composed)
         except OSError as error:
             raise unwritable(error) from error
 
@@ -433,10 +431,11 @@ class LocalRunService:
         return run
 
     def _note_end(self, asked: Asked | None, run: Run) -> None:
-        failure = run.done.failure if run.done is not None else None
+        done = run.done
+        failure = done.failure if done is not None else None
         if self._parts.account_errors is not None and asked is not None:
             self._parts.account_errors.record(asked, failure)
-        has_waited = run.machine.asks_others and run.log.state.paused_at > 0
+        has_waited = run.plan.asks_others and run.log.state.paused_at > 0
         self._questions.end(run.id, failure, is_unread=has_waited and run.log.readers == 0)
 
     def _asked(self, request: RunRequest) -> Asked | None:

@@ -2,6 +2,7 @@
 folder."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,27 +17,32 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.caller_tools import Offer, preamble, usable
-from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Image, Instructions, Message, UserMessage, place_images
 from cursor_gateway.model.requests import RunInfo
-from cursor_gateway.prompting.prompt import debug_preamble
+from cursor_gateway.prompting.prompt import bare, debug_preamble, render
 from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.calls import OpenCalls
-from cursor_gateway.runs.conversations import TOOLS, Conversations, new_conversation_id, unwritable, write_images
+from cursor_gateway.runs.conversations import (
+    TOOLS,
+    Conversation,
+    Conversations,
+    new_conversation_id,
+    unwritable,
+    write_images,
+)
 from cursor_gateway.runs.handle import run_info, stored_state
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.prompts import Conversation, Prompts, TurnBuilder
 from cursor_gateway.runs.repeats import AccountErrors
-from cursor_gateway.runs.run import Run, TurnWatch
+from cursor_gateway.runs.run import Run, RunPlan, TurnWatch
 from cursor_gateway.runs.run_service import Defaults, RunRequest, asks_others, body_hash, continuation_of, quote
 from cursor_gateway.sources.base import TOOLS_SERVER, OfferedTools, Source, Turn, never
 from cursor_gateway.sources.ledger import LostAgents
-from cursor_gateway.sources.private_files import private_folder, write_private
+from cursor_gateway.sources.private_files import data_of, private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_endpoint import ToolEndpoint
-from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 from cursor_gateway.store.base import (
     CONTINUATION,
     Idempotency,
@@ -60,8 +66,110 @@ _GO_ON = (
     "work may be done. Look at the state of the files before you repeat anything, then continue."
 )
 
+_NEW_FILE = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHORT_REQUEST = 64 * 1024  # bytes: a longer one is stored by a thread, after the run has begun
 _LARGE_REQUEST = 256 * 1024  # bytes of its body
+
+
+class TurnBuilder(Struct, frozen=True, kw_only=True):
+    """How one run asks its agent, at first and whenever the agent has to be started again."""
+
+    conversation: Conversation
+    turn: Turn  # with all but the prompt and the session
+    preamble: Callable[[str | None], Sequence[str]]  # what holds for this run, by the source that is asked
+    images: Sequence[tuple[Image, str]]  # and their files; their messages are counted as the request has them
+    prompts: "Prompts"
+    knows_session: bool  # the agent still has the conversation's session
+
+    def with_source(self, source: str | None) -> "TurnBuilder":
+        """The same for another source, which has no session."""
+        return replace(self, turn=replace(self.turn, source=source), knows_session=False)
+
+    @property
+    def known_tokens(self) -> int:
+        """About the size of the session."""
+        return estimate_tokens_by_sample("\n".join(message.text for message in self.conversation.known))
+
+    def initial(self) -> Turn:
+        if not self.knows_session:
+            return self.fresh()
+        conversation = self.conversation
+        prompt = self.prompts.next(self._messages(conversation.new, conversation.given_known))
+        return replace(self.turn, prompt=prompt, session_id=conversation.session_id)
+
+    def fresh(self, more: Sequence[Message] = ()) -> Turn:
+        """For an agent without a session: the whole conversation, and what has happened in the run since."""
+        conversation = self.conversation
+        said = [*conversation.known, *conversation.new, *more]
+        prompt = self.prompts.initial(self._messages(said, conversation.given_known - len(conversation.known)))
+        return replace(self.turn, prompt=prompt, session_id=None)
+
+    def resumed(
+        self, source: SourceRouter, session_id: str | None, new: Sequence[Message], more: Sequence[Message]
+    ) -> Turn:
+        """In the middle of the run: only the `new` messages if the agent still has its session, else everything."""
+        turn = replace(self.turn, session_id=session_id)
+        if session_id is None or not source.has_session(turn):
+            return self.fresh(more)
+        return replace(turn, prompt=self.prompts.next([*map(Instructions, self.preamble(self.turn.source)), *new]))
+
+    def _messages(self, said: Sequence[Message], first: int) -> list[Message]:
+        """`first` is the place in the request of the first of these messages."""
+        instructions = [Instructions(text) for text in self.preamble(self.turn.source)]
+        if not self.images:
+            return [*instructions, *said]
+        shown = [(replace(image, message=image.message - first), path) for image, path in self.images]
+        shown = [(image, path) for image, path in shown if 0 <= image.message < len(said)]
+        placed = place_images(said, [image for image, _ in shown], [path for _, path in shown])
+        return [*instructions, *placed]
+
+
+class Prompts:
+    """The prompts of one conversation. A file in its folder records that the agent's session has only seen bare
+    messages. Once it has seen sections, a bare message could pretend to be one, so all messages are fenced from then
+    on.
+    """
+
+    def __init__(self, secret: bytes, folder: str) -> None:
+        """`secret` is the gateway's, so that no one else can predict a marker."""
+        self._secret, self._is_bare = secret, f"{folder}/bare"
+        self._shared = f"{data_of(folder)}/.bare"
+
+    def initial(self, messages: Sequence[Message]) -> str:
+        """For a session that begins with it."""
+        if (prompt := bare(messages)) is not None:
+            self._set_bare()
+            return prompt
+        self._set_fenced()
+        return render(messages, self._secret)
+
+    def next(self, messages: Sequence[Message]) -> str:
+        """For a session that continues."""
+        if (prompt := bare(messages)) is not None and os.path.exists(self._is_bare):
+            return prompt
+        self._set_fenced()
+        return render(messages, token_bytes(), goes_on=True)
+
+    def _set_bare(self) -> None:
+        """The file is a link to one that all conversations share, as far as possible: a link takes a tenth of the time
+        of a new file. A file may have some ten thousand links, then a new one is shared."""
+        try:
+            os.link(self._shared, self._is_bare)
+        except FileExistsError:
+            pass
+        except OSError:
+            try:
+                os.close(os.open(self._is_bare, _NEW_FILE, 0o600))
+            except OSError:
+                return  # then the next prompt is fenced
+            with suppress(OSError):
+                os.unlink(self._shared)
+            with suppress(OSError):
+                os.link(self._is_bare, self._shared)
+
+    def _set_fenced(self) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._is_bare)
 
 
 class ComposedRun(Struct, frozen=True):
@@ -123,7 +231,11 @@ class RunStarter:
         await self._parts.endpoint.close()
 
     async def compose(
-        self, request: RunRequest, conversation: Conversation, images: Sequence[tuple[Image, str]]
+        self,
+        request: RunRequest,
+        conversation: Conversation,
+        images: Sequence[tuple[Image, str]],
+        when_done: Callable[[Run], None],
     ) -> "ComposedRun":
         """The run with its prompts, and nothing of it has begun. Raises `OSError`."""
         continuation = await _continuation(request)
@@ -145,8 +257,8 @@ class RunStarter:
         folder = self._conversations.make_folder(conversation)
         new = self._new_run(request, info, conversation, continuation)
         log = LiveLog(self._store, new, self._parts.now_ms, self._parts.must_store_seconds)
-        watch = self._watch(request, info, conversation)
-        run = self._run(request, info, log, scratch=f"{folder}/scratch", watch=watch)
+        plan = self._plan(request, self._watch(request, info, conversation), when_done)
+        run = Run(info, log, plan, caller=self._caller(request, info, folder))
         offered = None
         if request.offer is not None and run.caller is not None:
             offered = self._offered(request, request.offer, run, folder)
@@ -175,9 +287,9 @@ class RunStarter:
             raise
         return None
 
-    def run(self, composed: "ComposedRun", when_done: Callable[[Run], None]) -> Run:
+    def run(self, composed: "ComposedRun") -> Run:
         """Starts the run, whether or not it has begun in the store yet."""
-        self._start(composed, composed.turns.initial(), when_done)
+        self._start(composed, composed.turns.initial())
         composed.run.log.begin_soon()
         return composed.run
 
@@ -194,7 +306,7 @@ class RunStarter:
         new = self._new_run(request, info, conversation)
         log = LiveLog(self._store, new, self._parts.now_ms, self._parts.must_store_seconds)
         log.resume(Lease(stored.id, stored.epoch), state, stored.first_event_ms)
-        run = self._run(request, info, log, assembler=assembler)
+        run = Run(info, log, self._plan(request), caller=self._caller(request, info), assembler=assembler)
         turns = self._turns(request, run, _interrupted(conversation, state.text), images, folder, None)
         log.add(closing)
         self._start(ComposedRun(run, request, turns), turns.fresh())
@@ -210,49 +322,44 @@ class RunStarter:
         if self._parts.lost_agents is not None:
             await self._parts.lost_agents.end()
 
-    def _run(
+    def _plan(
         self,
         request: RunRequest,
-        info: RunInfo,
-        log: LiveLog,
-        *,
-        scratch: str = "",
-        assembler: Assembler | None = None,
         watch: TurnWatch | None = None,
-    ) -> Run:
+        when_done: Callable[[Run], None] = lambda run: None,
+    ) -> RunPlan:
         waits, is_others = self._parts.waits, asks_others(request, self._defaults)
         if is_others:
             waits = replace(waits, answer_seconds=self._defaults.wait_for_approval_seconds)
-        calls, caller = OpenCalls(), None
-        if request.offer is not None:
-            server = self._source.named(request.source).tools_server
-            caller = CallerTools(request.offer, calls, run_id=info.id, server=server, scratch=scratch)
-        return Run(
-            info,
-            request.owner,
-            log,
-            request.request_id,
+        return RunPlan(
+            request_id=request.request_id,
             waits=waits,
-            calls=calls,
-            caller=caller,
             asks_others=is_others,
-            assembler=assembler,
+            needs_readers=(request.when_client_leaves or self._defaults.when_client_leaves) == "cancel",
+            reconnect_seconds=self._defaults.reconnect_seconds if request.attempt != "only" else 0,
             watch=watch,
+            when_done=when_done,
         )
 
-    def _start(self, composed: "ComposedRun", turn: Turn, when_done: Callable[[Run], None] | None = None) -> None:
+    def _caller(self, request: RunRequest, info: RunInfo, folder: str = "") -> CallerTools | None:
+        if request.offer is None:
+            return None
+        server, scratch = self._source.named(request.source).tools_server, f"{folder}/scratch" if folder else ""
+        return CallerTools(request.offer, run_id=info.id, server=server, scratch=scratch)
+
+    def _start(self, composed: "ComposedRun", turn: Turn) -> None:
         run, request, turns = composed.run, composed.request, composed.turns
         conversation_id = turns.conversation.id
+        if request.offer is not None or turn.approver is not None:  # then it may wait
+            self._runs.make_room(request.owner)
         quote(run.log, request, turn.workspace, self._defaults.mode)
-        run.reconnect_seconds = self._defaults.reconnect_seconds if request.attempt != "only" else 0
-        run.needs_readers = (request.when_client_leaves or self._defaults.when_client_leaves) == "cancel"
 
         def ended() -> None:
             self._conversations.end(conversation_id, run)
             self._withdraw(composed.offered)
 
         after = self._conversations.latest(conversation_id)
-        self._runs.start(run, turn, turns, after=after, ended=ended, when_done=when_done)
+        self._runs.start(run, turn, turns, after=after, ended=ended)
         self._conversations.begin(conversation_id, run)
 
     def _withdraw(self, offered: OfferedTools | None) -> None:
@@ -265,7 +372,7 @@ class RunStarter:
             return None
         return self._parts.snapshots.turn(conversation.id, info.id, conversation.workspace)
 
-    def can_ask(self, request: RunRequest) -> bool:
+    def _can_ask(self, request: RunRequest) -> bool:
         """Whether its agent can ask the caller or others, and wait."""
         wanted = asks_others(request, self._defaults) or request.may_be_asked
         return wanted is not False and self._source.may_ask(request.source, wanted)
@@ -279,7 +386,7 @@ class RunStarter:
         folder: str,
         offered: OfferedTools | None,
     ) -> TurnBuilder:
-        info, approver = run.info, run if self.can_ask(request) else None
+        info, approver = run.info, run if self._can_ask(request) else None
         turn = Turn(
             run_id=info.id,
             source=request.source,
@@ -290,10 +397,9 @@ class RunStarter:
             folder=folder,
             session_id=conversation.session_id,
             offered=offered,
-            person=None if asks_others(request, self._defaults) else approver,
+            person=None if run.plan.asks_others else approver,
             approver=approver,
             is_waiting=run.waits if approver is not None else never,
-            uses=run.uses,
             allow=self._allowed(request, conversation),
             owner=request.owner,
             next_folder=f"{self._conversations.directory}/{new_conversation_id()}",

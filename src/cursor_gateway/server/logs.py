@@ -101,15 +101,16 @@ def _write(level: int, event: str, facts: dict[str, object], error: BaseExceptio
 
 
 def outcome(run: Run) -> RunOutcome:
-    failure = run.done.failure if run.done is not None else None
-    if run.done is not None and failure is None:
+    if (done := run.done) is None:
+        return "failed"
+    if done.failure is None:
         return "completed"
-    return "cancelled" if failure is not None and failure.code == "cancelled" else "failed"
+    return "cancelled" if done.failure.code == "cancelled" else "failed"
 
 
 def start_of(run: Run) -> Literal["warm", "cold"]:
     """Warm: the agent was ready before the run."""
-    return "warm" if run.machine.is_warm else "cold"
+    return "warm" if run.is_warm else "cold"
 
 
 class RunLog:
@@ -117,7 +118,7 @@ class RunLog:
 
     def started(self, run: Run) -> None:
         turn = run.turn
-        facts: dict[str, object] = {"run_id": run.id, "request_id": run.request_id, "owner": run.owner}
+        facts: dict[str, object] = {"run_id": run.id, "request_id": run.plan.request_id, "owner": run.owner}
         facts |= {"model": turn.model, "mode": turn.mode, "workspace": turn.workspace}
         _write(logging.INFO, "run started", facts)
 
@@ -126,35 +127,35 @@ class RunLog:
         _write(logging.INFO, "first event", {"run_id": run.id, "seconds": seconds, "start": start_of(run)})
 
     def ended(self, run: Run) -> None:
-        status, seconds = outcome(run), round(run.ended_at - run.machine.started_at, 3)
+        status, seconds = outcome(run), round(run.seconds, 3)
         facts: dict[str, object] = {"run_id": run.id, "status": status, "seconds": seconds}
         if run.machine.source_failure is not None:
             facts |= {"fallback": run.fallback, "source_failed": run.machine.source_failure.message}
             if run.machine.source_failure.details:
                 facts["source_details"] = run.machine.source_failure.details
-        if run.done is not None:
-            usage = run.done.envelope.usage
-            if run.done.failure is not None:
-                facts |= _why(run.done.failure)
+        if (done := run.done) is not None:
+            usage = done.envelope.usage
+            if done.failure is not None:
+                facts |= _why(done.failure)
             facts["prompt_tokens"], facts["completion_tokens"] = usage.prompt_tokens, usage.completion_tokens
             if isinstance(usage.cached_tokens, int):
                 facts["cached_tokens"] = usage.cached_tokens
             if isinstance(usage.cost, float):
                 facts["cost"] = usage.cost
-            if isinstance(recording := run.done.envelope.metadata.recording, ReplayedRecording):
+            if isinstance(recording := done.envelope.metadata.recording, ReplayedRecording):
                 facts["recording"], facts["chosen"] = recording.name, recording.reason
-        if run.use is not None:
-            facts["cpu_seconds"] = round(run.use.cpu_seconds, 3)
-            if run.use.memory_bytes is not None:
-                facts["memory_bytes"] = run.use.memory_bytes
-        facts["documents"] = run.log.state.documents
-        if not run.log.is_stored:
+        if (use := run.use) is not None:
+            facts["cpu_seconds"] = round(use.cpu_seconds, 3)
+            if use.memory_bytes is not None:
+                facts["memory_bytes"] = use.memory_bytes
+        facts["documents"] = run.log.state.sequence - len(run.log.state.open)
+        if not (is_stored := run.log.is_stored):
             facts["stored"] = False
-        is_odd = status == "failed" or not run.log.is_stored
+        is_odd = status == "failed" or not is_stored
         _write(logging.WARNING if is_odd else logging.INFO, "run ended", facts)
 
     def fault(self, run: Run, error: Exception) -> None:
-        StructuredLog(run_id=run.id).error("mistake of the gateway", error, request_id=run.request_id)
+        StructuredLog(run_id=run.id).error("mistake of the gateway", error, request_id=run.plan.request_id)
 
     def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         StructuredLog().info("failure repeated", request_id=request_id, owner=owner, code=failure.code)

@@ -58,18 +58,18 @@ class Metrics:
     def ended(self, run: Run) -> None:
         self._running -= 1
         self._runs[(outcome(run),)] += 1
-        self._run.add(run.ended_at - run.machine.started_at)
-        if run.use is not None:
-            self._cpu.add(run.use.cpu_seconds)
-            if run.use.memory_bytes is not None:
-                self._memory.add(run.use.memory_bytes)
+        self._run.add(run.seconds)
+        if (use := run.use) is not None:
+            self._cpu.add(use.cpu_seconds)
+            if use.memory_bytes is not None:
+                self._memory.add(use.memory_bytes)
         if run.fallback is not None:
             self._fallbacks[()] += 1
         if not run.log.is_stored:
             self._not_stored[()] += 1
-        if run.done is None:
+        if (done := run.done) is None:
             return
-        usage, failure = run.done.envelope.usage, run.done.failure
+        usage, failure = done.envelope.usage, done.failure
         cached = usage.cached_tokens if isinstance(usage.cached_tokens, int) else 0
         counted = {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens, "cached": cached}
         for kind, tokens in counted.items():

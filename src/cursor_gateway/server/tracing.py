@@ -62,7 +62,7 @@ class Tracing:
         is_resumed = run.log.dropped > 0  # what another process did of it is not in this span
         began = asked.received_ns if asked is not None and asked.received_ns and not is_resumed else now
         attributes = dict(run_spans.run_attributes(info, run.owner, run.source_name, self._convention))
-        attributes["cursor_gateway.request.id"] = run.request_id
+        attributes["cursor_gateway.request.id"] = run.plan.request_id
         if is_resumed:
             attributes["cursor_gateway.resumed"] = True
         span = self.tracer.start_span(

@@ -16,7 +16,7 @@ class ScratchPaths:
     """With an empty `folder` it changes nothing."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self.folder = folder
         path = re.escape(folder)
         # Removed before a name; `.` on its own; a longer name with this prefix is a different folder.
         self._path = re.compile(rf"{path}/+(?=[\w.*?\[-])|({path}/*)(?![\w-]|\.\w)")
@@ -24,7 +24,7 @@ class ScratchPaths:
 
     def push(self, event: AgentEvent) -> list[AgentEvent]:
         match event:
-            case _ if not self._folder:
+            case _ if not self.folder:
                 return [event]
             case ThinkingDelta(text=text):
                 ready, self._held = self._split(self._held + text)
@@ -45,23 +45,23 @@ class ScratchPaths:
 
     def _split(self, text: str) -> tuple[str, str]:
         """The text to emit, and a tail to hold back: the path or a prefix of it, and what may follow it."""
-        start = text.rfind(self._folder)
-        if start >= 0 and re.fullmatch(r"/*\.?", text[start + len(self._folder) :]):
+        start = text.rfind(self.folder)
+        if start >= 0 and re.fullmatch(r"/*\.?", text[start + len(self.folder) :]):
             return text[:start], text[start:]
-        for length in range(min(len(self._folder), len(text)), 0, -1):
-            if text.endswith(self._folder[:length]):
+        for length in range(min(len(self.folder), len(text)), 0, -1):
+            if text.endswith(self.folder[:length]):
                 return text[:-length], text[-length:]
         return text, ""
 
     def _relative(self, value: Any) -> Any:
         match value:
             case str():
-                return self._path.sub(lambda found: "." if found[1] else "", value) if self._folder in value else value
+                return self._path.sub(lambda found: "." if found[1] else "", value) if self.folder in value else value
             case [Struct(), *_]:
                 return [self._relative(one) for one in value]
             case list() | dict():  # the agent's JSON, of any depth: as text, to avoid recursion
                 text = msgspec.json.encode(value).decode()
-                return msgspec.json.decode(self._relative(text)) if self._folder in text else value
+                return msgspec.json.decode(self._relative(text)) if self.folder in text else value
             case Struct():
                 fields = {name: self._relative(getattr(value, name)) for name in value.__struct_fields__}
                 return structs.replace(value, **fields)

@@ -101,12 +101,10 @@ class RunPause(Struct, frozen=True):
 
 class RunState(Struct):
     count: int = 0  # of events; the number of the last one
-    documents: int = 0  # that have ended
     sequence: int = 0  # of the last document
     open: dict[str, OpenDocument] = {}
     said: list[str] = []  # the agent's text, byte for byte
     thought: list[str] = []
-    has_output: bool = False  # more than an error
     tool_calls: int = 0
     refused: Refusals = msgspec.field(default_factory=Refusals)
     turns: Turns = msgspec.field(default_factory=Turns)
@@ -136,7 +134,6 @@ class RunState(Struct):
                             self.turns.output()
                     elif type != "error":
                         self.turns.tool(None)
-                    self.has_output = self.has_output or type != "error"
                     if raw:
                         self.said.append(raw)
                 case DocumentEnded(document=document, raw=raw):
@@ -144,7 +141,6 @@ class RunState(Struct):
                         self.said.append(raw)
                     self._end(document)
                 case Reasoning(text=text):
-                    self.has_output = True
                     if not self.turns.is_open:
                         self.turns.output()
                     self.thought.append(text)
@@ -161,13 +157,17 @@ class RunState(Struct):
         return self
 
     def _end(self, document: Document) -> None:
-        self.documents += 1
         self.words.push(document)
         if isinstance(document, ToolCallDocument) and document.metadata.ran_by == "caller":
             self.calls[document.metadata.tool_call_id] = document.metadata
         if self.open.pop(document.id).type not in _NO_TOOLS:
             self.refused.push(document)
             self.turns.end()
+
+    @property
+    def has_output(self) -> bool:
+        """More than an error."""
+        return self.turns.count > 0
 
     # --- replies ------------------------------------------------------------------------------------
 
@@ -183,6 +183,8 @@ class RunState(Struct):
 
     @property
     def last_reply(self) -> str:
+        if not self.pauses:
+            return self.text
         before = next((pause.said for pause in reversed(self.pauses) if not pause.event.goes_on), 0)
         return "".join(self.said[before:])
 

@@ -182,14 +182,13 @@ class UsageTotal:
     """The sum of an agent's turns: it may be started several times in one run."""
 
     def __init__(self) -> None:
-        self._usage = TokenCounts(prompt=0, completion=0)
-        self._is_known = True  # an agent that is broken off reports nothing
+        self._usage: TokenCounts | None = TokenCounts(prompt=0, completion=0)  # None: one did not report its own
         self._duration_ms = 0
 
     def add(self, end: RunFinished | RunFailed) -> None:
         self._duration_ms += end.duration_ms or 0
-        if end.usage is None:
-            self._is_known = False
+        if end.usage is None or self._usage is None:
+            self._usage = None
         else:
             self._usage = TokenCounts(
                 prompt=self._usage.prompt + end.usage.prompt,
@@ -199,8 +198,8 @@ class UsageTotal:
             )
 
     def cut(self) -> None:
-        self._is_known = False
+        """An agent that is broken off reports nothing."""
+        self._usage = None
 
     def total(self, end: RunFinished | RunFailed) -> RunFinished | RunFailed:
-        usage = self._usage if self._is_known else None
-        return replace(end, usage=usage, last_usage=end.usage, duration_ms=self._duration_ms or end.duration_ms)
+        return replace(end, usage=self._usage, last_usage=end.usage, duration_ms=self._duration_ms or end.duration_ms)

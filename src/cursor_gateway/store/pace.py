@@ -14,18 +14,22 @@ class Pace:
         """`is_common`: at the same moments as others of this process, so that they are done together."""
         self._is_common = is_common
         self._next = 0.0  # by the clock of the event loop
+        self._due = asyncio.Event()
 
-    async def turn(self, hurry: asyncio.Event | None = None) -> None:
+    def hurry(self) -> None:
+        """The turn that somebody waits for, or the next one, is now."""
+        self._due.set()
+
+    async def turn(self) -> None:
         """Waits until the next turn, or until somebody is in a hurry. For one caller at a time."""
         loop = asyncio.get_running_loop()
-        due = hurry if hurry is not None else asyncio.Event()
         if self._next > loop.time():
-            timer = loop.call_at(self._next, due.set)
+            timer = loop.call_at(self._next, self._due.set)
             try:
-                await due.wait()
+                await self._due.wait()
             finally:
                 timer.cancel()
-        due.clear()
+        self._due.clear()
         self._next = loop.time() + _SECONDS
         if self._is_common:
             self._next = round(self._next / _SECONDS) * _SECONDS

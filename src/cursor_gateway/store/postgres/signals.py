@@ -105,13 +105,13 @@ class PostgresHints:
         self.is_listening = True  # until an attempt fails
         self._waiting: dict[tuple[str, str], dict[str, None]] = {}  # by channel and kind
         self._task: asyncio.Task[None] | None = None
-        self._pace, self._hurry = Pace(), asyncio.Event()
+        self._pace = Pace()
         self._connection: PostgresConnection | None = None
 
     def send(self, to: str, hint: Hint, *, may_wait: bool = False) -> None:
         self._waiting.setdefault((_channel(to), hint.kind), {}).update(dict.fromkeys(hint.values))
         if not may_wait:
-            self._hurry.set()
+            self._pace.hurry()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="hints")
 
@@ -125,7 +125,7 @@ class PostgresHints:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                await self._pace.turn(self._hurry)
+                await self._pace.turn()
                 waiting, self._waiting = self._waiting, {}
                 payloads = [
                     (channel, text) for (channel, kind), values in waiting.items() for text in _texts(kind, values)
