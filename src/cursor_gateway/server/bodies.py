@@ -1,10 +1,12 @@
-"""Read request bodies and hold replies within the limits of size, time and memory; the name of the client."""
+"""Read request bodies and hold replies within the limits of size, time and memory; the order in which requests begin;
+the name of the client."""
 
 import asyncio
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -21,6 +23,7 @@ from cursor_gateway.settings import Settings
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]  # of one method of a path
 
+_SECONDS_FOR_START = 0.008  # of a turn of the event loop
 _LARGE = 256 * 1024  # bytes: larger bodies are parsed in a thread, so that other clients do not wait
 
 
@@ -103,6 +106,49 @@ def idempotency_key(headers: Mapping[str, str]) -> str | None:
 
 def json_response(value: Struct, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+# --- beginning --------------------------------------------------------------------------------------
+
+
+class Starts:
+    """Requests that arrive together begin one after the other, each in a turn of the event loop of its own.
+
+    A request takes a few steps, each in a turn of the event loop. If hundreds of requests took theirs together, each of
+    these turns would be as long as hundreds of steps, and the events of streams that run already would wait for it. So
+    a turn has one first step, one second step, and so on; in between, events are read and sent. Where events alone make
+    the turns long, a turn has several, or nobody could begin any more.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._since: float | None = None  # the beginning of the turn that has had its start
+
+    async def turn(self) -> None:
+        """Returns at once if this turn of the event loop has had no start; else, after those who came before."""
+        loop = asyncio.get_running_loop()
+        if self._since is None:
+            self._since = self._clock()
+            loop.call_soon(self._next)
+        else:
+            future = loop.create_future()
+            self._waiting.append(future)
+            await future
+
+    def _next(self) -> None:
+        assert self._since is not None
+        now = self._clock()
+        count = 1 + int((now - self._since) / _SECONDS_FOR_START)
+        self._since = None
+        while self._waiting and count:
+            future = self._waiting.popleft()
+            if not future.done():  # its client has not left
+                future.set_result(None)
+                count -= 1
+                self._since = now
+        if self._since is not None:
+            asyncio.get_running_loop().call_soon(self._next)
 
 
 # --- the program that sent a request ----------------------------------------------------------------

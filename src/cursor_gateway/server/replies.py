@@ -74,6 +74,7 @@ class RouteEndpoint:
         owner: str = request.scope["state"]["owner"]
         headers = texts_of(request.scope["headers"])
         body = await read_body(request, self._settings)
+        await self._reading.starts.turn()
         turn = partial(self._reading.unread.turn, owner)
         asked = await parse_body(body, lambda body: self._route.read(body, headers), turn)
         if self._route.takes_dialect and request.scope.get("query_string"):

@@ -33,7 +33,7 @@ from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.handle import Reader, RunHandle
 from cursor_gateway.runs.repeats import repair_key
 from cursor_gateway.runs.run_service import RunRequest, RunService
-from cursor_gateway.server.bodies import SMALL, UnreadReplies
+from cursor_gateway.server.bodies import SMALL, Starts, UnreadReplies
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
@@ -76,6 +76,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     metrics: Metrics
     renderings: Renderings = field(default_factory=Renderings)
     unread: UnreadReplies = field(default_factory=UnreadReplies)
+    starts: Starts = field(default_factory=Starts)
 
 
 class EventStream:
