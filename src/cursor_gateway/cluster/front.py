@@ -42,7 +42,7 @@ from cursor_gateway.errors import (
 from cursor_gateway.model.answers import PermissionEntry, RunAnswer
 from cursor_gateway.model.changes import REVIEWS, ListedChanges, ListRequest, ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.queue import RunnerEntry
+from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.answers import earlier_reply
 from cursor_gateway.runs.caller_tools import run_of

@@ -157,10 +157,13 @@ class Translator:
         deltas: list[Delta] = []
         if text := document_events.source_text(event):
             deltas.append(AnswerText(self._separated(text) if self._is_readable else text))
-        match event:
+        match event:  # the most frequent ones first
             case document_events.ContentDelta(id=id, text=text):
                 if id == self._thinking:
                     deltas.append(self._thought(text))
+            case document_events.DocumentEnded(document=document):
+                deltas += self._action(document)
+                self._question = question_of(document) or self._question
             case document_events.DocumentStarted(id=id, type=type):
                 if type == "thinking":
                     self._thinking = id
@@ -170,11 +173,9 @@ class Translator:
                 elif document_events.is_tool(event):
                     self.is_after_tool = self._is_readable
             case document_events.Reasoning(text=text, opens=opens):
-                deltas += self._new_block() if opens else []
+                if opens:
+                    deltas += self._new_block()
                 deltas.append(self._thought(text))
-            case document_events.DocumentEnded(document=document):
-                deltas += self._action(document)
-                self._question = question_of(document) or self._question
             case (
                 document_events.ToolCallStarted()
                 | document_events.ToolCallArguments()

@@ -16,8 +16,8 @@ from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.changes import ReviewRequest, ReviewResult
 from cursor_gateway.model.costs import Budget, Prices
 from cursor_gateway.model.documents import Envelope, Mode, Usage
+from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.model.messages import AssistantMessage, Message, ToolMessage
-from cursor_gateway.model.queue import RunnerEntry
 from cursor_gateway.model.requests import NOT_STORED, AgentRequest, Fences, TraceContext, WhenBusy, WhenClientLeaves
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.runs.conversations import ImagePlace

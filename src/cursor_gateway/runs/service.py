@@ -45,8 +45,8 @@ from cursor_gateway.model.changes import (
     TraceRequest,
 )
 from cursor_gateway.model.documents import Envelope
+from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.model.messages import Image
-from cursor_gateway.model.queue import RunnerEntry
 from cursor_gateway.runs.admission import Budgets, KeyedLocks, Place, day_end, find_run, used_up
 from cursor_gateway.runs.answers import Answers
 from cursor_gateway.runs.conversations import Conversation, ImagePlace, Removals, read_image_file, unwritable

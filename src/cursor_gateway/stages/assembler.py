@@ -160,7 +160,8 @@ class Assembler:
             return [document_events.Reasoning(event.text)]
         if not self._done:
             self._dispatch(event)
-        return self._take()
+        out, self._out = self._out, []
+        return out
 
     def _dispatch(self, event: agent_events.AgentEvent) -> None:
         match event:
@@ -180,6 +181,17 @@ class Assembler:
                     self._start_tool(call_id, action, model_call, waits=waits, parent_id=parent_id)
             case agent_events.ToolEnded():
                 self._end_tool(event)
+            case agent_events.RunFinished():
+                self._end_everything()
+                self._finish("completed", event)
+            case agent_events.RunStarted(session_id=session_id, model=model, recording=recording, is_warm=is_warm):
+                self._warm = is_warm or UNSET
+                self._usage.agent_started()
+                self._session = session_id
+                self._recording = recording or self._recording
+                self._model = self._model or model
+            case agent_events.PromptEchoed(text=text):
+                self._usage.prompt = self.prompt or text  # a restarted agent echoes its own prompt
             case agent_events.CommandOutput(call_id=call_id, text=text):
                 self._show_output(self._tools.get(call_id), text)
             case agent_events.CallerToolAsked(call=call):
@@ -191,21 +203,10 @@ class Assembler:
                     self._end_caller_tool(event)
             case agent_events.CallerAwaited(call_ids=call_ids, by_others=goes_on):
                 self._pause(call_ids, goes_on=goes_on)
-            case agent_events.RunStarted(session_id=session_id, model=model, recording=recording, is_warm=is_warm):
-                self._warm = is_warm or UNSET
-                self._usage.agent_started()
-                self._session = session_id
-                self._recording = recording or self._recording
-                self._model = self._model or model
-            case agent_events.PromptEchoed(text=text):
-                self._usage.prompt = self.prompt or text  # a restarted agent echoes its own prompt
             case agent_events.Unrecognized():
                 self._unrecognized += 1
             case agent_events.Notice() | agent_events.TitleGiven():
                 pass
-            case agent_events.RunFinished():
-                self._end_everything()
-                self._finish("completed", event)
             case agent_events.RunFailed(failure=failure):
                 self._fail(failure, event)
 
@@ -324,8 +325,9 @@ class Assembler:
         for piece in self._fences.flush():
             self._add(piece)
         self._end_prose()
-        self._loose += self._space
-        self._space = []
+        if self._space:
+            self._loose += self._space
+            self._space = []
 
     def _add_thinking(self, text: str) -> None:
         if not text:
@@ -565,6 +567,8 @@ class Assembler:
 
 def _drained(pieces: list[str]) -> str:
     """Also empties the list."""
+    if not pieces:
+        return ""
     text = "".join(pieces)
     del pieces[:]
     return text

@@ -1,6 +1,6 @@
 """Lines of cursor-agent's stream-json in, agent events out.
 
-`push` takes the complete lines of one read, `push_line` one line with its LF. Tool payloads are read in
+`push` takes the complete lines of one read, with or without their LFs, `push_line` one line. Tool payloads are read in
 `sources.cursor.tools`, because the other sources have the same ones; everything else about this JSON is here.
 """
 
@@ -176,7 +176,7 @@ class CursorDecoder:
 
     def _end_run(self, last: Assistant | Thinking, texts: list[str]) -> None:
         self._note_time(last)
-        if isinstance(last, Assistant):
+        if last.__class__ is Assistant:
             self._deltas(texts)
         else:
             self._thoughts("".join(texts))
@@ -286,16 +286,18 @@ class CursorDecoder:
                     self._end_thinking(record)
             case Assistant(message=message):
                 self._repetition(message.text)
-            case Torn(record=torn):
-                self._torn(torn)
             case ToolCallRecord():
                 self._tool_call(record)
+            case ResultRecord():
+                self._result(record)
+            case User(message=message):
+                self._out.append(PromptEchoed(message.text))
+            case Torn(record=torn):
+                self._torn(torn)
             case QueryRecord(subtype="request"):
                 self._query(record)
             case QueryRecord():
                 self._query_answered(record)
-            case ResultRecord():
-                self._result(record)
             case System(subtype="init", session_id=session_id, model=model):
                 if not self._has_started:
                     self._has_started = True
@@ -305,8 +307,6 @@ class CursorDecoder:
                 self._out.append(Notice("background"))
             case System(subtype=subtype):
                 self._unrecognized(f"system {subtype}")
-            case User(message=message):
-                self._out.append(PromptEchoed(message.text))
             case ConnectionRecord(subtype=subtype, attempt=attempt):
                 self._out.append(
                     Notice("reconnected" if subtype == "reconnected" else "reconnecting", clamped(attempt))
@@ -399,10 +399,10 @@ class CursorDecoder:
     def _explained(self, outcome: Outcome, tool: str, action: Action, args: object, result: object) -> Outcome:
         """A rule can help only if the agent has no reason of its own: a hook or a deny rule decides otherwise. With the
         caller's tools no rule can allow the agent its own; for the user's tool there is one."""
-        reason = Fields(result).object("rejected").text("reason").strip()
-        if outcome.state != "rejected" or self._callers_server or (reason and not _NOBODY_ASKED.match(reason)):
+        if outcome.state != "rejected" or self._callers_server or self._is_users(tool, args):
             return outcome
-        if self._is_users(tool, args):
+        reason = Fields(result).object("rejected").text("reason").strip()
+        if reason and not _NOBODY_ASKED.match(reason):
             return outcome
         return explained(outcome, needed(tool, {"command": action.command} if isinstance(action, Command) else args))
 
@@ -493,10 +493,10 @@ class CursorDecoder:
         time: float | None = None
         if record.__class__ in _TIMED:
             time = record.timestamp_ms
-        elif isinstance(record, Torn):
-            time = record.record.timestamp_ms
-        elif isinstance(record, _UNRECOGNIZED):
+        elif record.__class__ in _UNRECOGNIZED:
             return
+        elif record.__class__ is Torn:
+            time = record.record.timestamp_ms
         self.recognized = True
         if time is not None:
             self._first_ms = time if self._first_ms is None else self._first_ms

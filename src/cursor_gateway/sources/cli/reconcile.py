@@ -40,13 +40,14 @@ class Reconciler:
         """A piece of text, or the repetition before a query. Returns the text to emit now."""
         if len(text) < self.floor:
             self.emitted.append(text)
+            self.floor += len(text)
             return text
         released = self.release()
         if self.is_repetition(text):
             self._held, self.floor = text, 0
             return released
-        self.floor = 0 if self._earlier else self._segment_length()
         self.emitted.append(text)
+        self.floor = 0 if self._earlier else self._segment_length()
         return released + text
 
     def deltas(self, texts: list[str]) -> str:
@@ -54,14 +55,12 @@ class Reconciler:
         longest = len(max(texts, key=len))
         emitted: list[str] = []
         for number, text in enumerate(texts):
-            if longest < self.floor:
+            if longest < self.floor:  # which is soon so
                 rest = "".join(texts[number:])
                 self.emitted.append(rest)
                 emitted.append(rest)
                 break
             emitted.append(self.delta(text))
-            if self._held is None and not self._earlier:
-                self.floor = self._segment_length()  # soon longer than all of them
         return "".join(emitted)
 
     def is_repetition(self, text: str) -> bool:

@@ -201,7 +201,7 @@ class CursorCliSource(Source):
         recording: RunRecording | None = None
         questions = None if asking is None else asking.questions
         callers_server = turn.offered.server if turn.offered is not None else ""
-        lines = LineSplitter()
+        lines = LineSplitter(keeps_ends=True)
         decoder = CursorDecoder(callers_server, None if questions is None else questions.tool)
         size, unended, stderr_tail, session_id, is_merged = 0, 0, b"", "", False
         events: list[AgentEvent] = []
