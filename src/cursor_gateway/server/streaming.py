@@ -127,9 +127,9 @@ class EventStream:
         """A continued reply starts with the ends of its caller's own calls, which are not output yet."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._reading.hold_seconds
-        events = await self._next(reader, self._reading.hold_seconds)
+        events = await reader.next(self._reading.hold_seconds)
         while not (reader.at_end or reader.has_left or any(map(_counts, events))) and (left := until - loop.time()) > 0:
-            events += await self._next(reader, left)
+            events += await reader.next(left)
         return events
 
     def _early_failure(self, reader: Reader, events: list[DocumentEvent]) -> Failure | None:
@@ -147,9 +147,10 @@ class EventStream:
         silent_since = loop.time()  # not only without events: a dialect omits some of them
         is_begun = False
         while not reader.has_left:
-            step = events[: _step(events)]
-            del events[: len(step)]
-            data = await self._encoded(step, reader)
+            step, events = _split(events)
+            data = (
+                self._push(step, reader) if not (self._encoder.is_slow and step) else await self._rendered(step, reader)
+            )
             is_last = (not events and reader.at_end) or self._encoder.is_over
             if not data and not is_last and (not step or loop.time() >= silent_since + seconds):
                 data = self._encoder.keep_alive()
@@ -166,20 +167,19 @@ class EventStream:
                     cut_short(self._run, reader)
                 return
             if not events:
-                events = await self._next(reader, max(0.0, silent_since + seconds - loop.time()))
+                left = max(0.0, silent_since + seconds - loop.time())
+                events = await (self._next(reader, left) if self._is_replay else reader.next(left))
         if reader.has_moved:
             await send({"type": "http.response.body", "body": _RECONNECT, "more_body": False})
 
     async def _next(self, reader: Reader, seconds: float) -> list[DocumentEvent]:
         """Stored events are read one after the other, for all streams of an owner: what is read is large."""
-        if not self._is_replay or reader.place >= self._run.count:
+        if reader.place >= self._run.count:
             return await reader.next(seconds)
         async with self._reading.unread.turn(self._run.owner):
             return await reader.next(seconds)
 
-    async def _encoded(self, events: list[DocumentEvent], reader: Reader) -> bytes:
-        if not self._encoder.is_slow or not events:
-            return self._push(events, reader)
+    async def _rendered(self, events: list[DocumentEvent], reader: Reader) -> bytes:
         push = partial(self._encoder.push_all, events)
         return await self._reading.renderings.run(self._run.owner, push, lambda: reader.has_left)
 
@@ -203,8 +203,15 @@ class EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
+def _split(events: list[DocumentEvent]) -> tuple[list[DocumentEvent], list[DocumentEvent]]:
+    """What is encoded at once, and the rest."""
+    if len(events) <= 1:
+        return events, []
+    step = _step(events)
+    return events[:step], events[step:]
+
+
 def _step(events: Sequence[DocumentEvent]) -> int:
-    """How many of them are encoded at once."""
     size = 0
     for number, event in enumerate(events, 1):
         if event.__class__ in _TEXTS:
