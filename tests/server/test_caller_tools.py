@@ -229,6 +229,17 @@ def test_parallel_calls_come_in_one_reply_and_are_answered_in_any_order(http: ht
     assert caller.ask()["content"] == "paris rome oslo"
 
 
+def test_the_calls_of_one_reply_may_be_quoted_one_after_the_other(http: httpx2.Client) -> None:
+    """Each with its result: none of them is made again."""
+    prompt = program({"parallel": [call("weather", city="Paris"), call("weather", city="Rome")]}, say("$1 $2"))
+    caller = Caller(http, prompt, [WEATHER])
+    message = caller.ask()
+    for asked in calls_of(caller.messages.pop()):
+        caller.messages.append({**message, "tool_calls": [asked]})
+        caller.give((asked["id"], json.loads(asked["function"]["arguments"])["city"].lower()))
+    assert caller.ask()["content"] == "paris rome"
+
+
 def test_one_call_at_a_time_when_the_client_wants_that(http: httpx2.Client) -> None:
     prompt = program({"parallel": [call("weather", city="Paris"), call("weather", city="Rome")]}, say("$1 $2"))
     caller = Caller(http, prompt, [WEATHER], parallel_tool_calls=False)

@@ -322,6 +322,7 @@ class WholeAnswer(Struct, frozen=True):
     calls: tuple[ToolCall, ...]
     end: Ended
     question: str = ""  # that is open
+    last: str = ""  # the text after the agent's last action
 
     def deltas(self) -> list[Delta]:
         """The deltas of the same answer, joined. The question is not one of them."""
@@ -344,6 +345,7 @@ class AnswerFold(ReplyState):
         """`prompt_tokens` estimates the context of a reply that is cut."""
         super().__init__(Translator(run, agent_tools, cutter, prompt_tokens, text))
         self._text: list[str] = []
+        self._last = 0  # index in `_text` of the first after the agent's last action
         self._reasoning: list[str] = []
         self._calls: list[ToolCall] = []
         self._question = ""
@@ -351,6 +353,8 @@ class AnswerFold(ReplyState):
     def push(self, event: document_events.DocumentEvent, /) -> None:
         if self.is_over:
             return
+        if isinstance(event, document_events.DocumentStarted) and document_events.is_tool(event):
+            self._last = len(self._text)
         for delta in self.deltas.push(event):
             match delta:
                 case AnswerText(text=text):
@@ -371,7 +375,8 @@ class AnswerFold(ReplyState):
         end = self.deltas.end
         if end is None:
             return None
-        return WholeAnswer("".join(self._text), "".join(self._reasoning), tuple(self._calls), end, self._question)
+        text, last = "".join(self._text), "".join(self._text[self._last :])
+        return WholeAnswer(text, "".join(self._reasoning), tuple(self._calls), end, self._question, last)
 
 
 def add_usage(first: documents.Usage, second: documents.Usage) -> documents.Usage:

@@ -56,6 +56,7 @@ class QueuedRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     priority: Annotated[int, "As in the request."]
     created: Annotated[str, "When it was accepted: ISO 8601, UTC."]
     run_at: Annotated[str | UnsetType, "When it is to start, if the request says so: ISO 8601, UTC."] = UNSET
+    schedule: Annotated[str | UnsetType, "The name of the schedule in the settings that it comes from."] = UNSET
     expires: Annotated[str, "If it has not started by then, it fails with `queue_expired`: ISO 8601, UTC."]
     model: Annotated[str, "The requested model."]
     mode: Annotated[Mode, "The mode of the run."]

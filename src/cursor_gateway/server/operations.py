@@ -27,6 +27,7 @@ from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import CONTENT_TYPE, Metrics
+from cursor_gateway.server.schedules import schedule_of
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import DayUsage
 from cursor_gateway.store.queue import Entry
@@ -169,6 +170,7 @@ def _request(entry: Entry, position: int | None, owner: str, *, is_admin: bool) 
         priority=entry.priority,
         created=entry.about.created,
         run_at=_iso(entry.due_ms) if entry.is_scheduled else UNSET,
+        schedule=(schedule_of(entry.key) or UNSET) if is_own or is_admin else UNSET,
         expires=_iso(entry.expires_ms),
         model=entry.about.model,
         mode=entry.about.mode,

@@ -4,7 +4,7 @@ One write for each read of the agent's output, and no timer but the keep-alive's
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
@@ -127,9 +127,9 @@ class EventStream:
         """A continued reply starts with the ends of its caller's own calls, which are not output yet."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._reading.hold_seconds
-        events = await reader.next(self._reading.hold_seconds)
+        events = await self._next(reader, self._reading.hold_seconds)
         while not (reader.at_end or reader.has_left or any(map(_counts, events))) and (left := until - loop.time()) > 0:
-            events += await reader.next(left)
+            events += await self._next(reader, left)
         return events
 
     def _early_failure(self, reader: Reader, events: list[DocumentEvent]) -> Failure | None:
@@ -167,15 +167,17 @@ class EventStream:
                     cut_short(self._run, reader)
                 return
             if not events:
-                left = max(0.0, silent_since + seconds - loop.time())
-                events = await (self._next(reader, left) if self._is_replay else reader.next(left))
+                events = await self._next(reader, max(0.0, silent_since + seconds - loop.time()))
         if reader.has_moved:
             await send({"type": "http.response.body", "body": _RECONNECT, "more_body": False})
 
-    async def _next(self, reader: Reader, seconds: float) -> list[DocumentEvent]:
-        """Stored events are read one after the other, for all streams of an owner: what is read is large."""
-        if reader.place >= self._run.count:
-            return await reader.next(seconds)
+    def _next(self, reader: Reader, seconds: float) -> Awaitable[list[DocumentEvent]]:
+        if self._is_replay and reader.place < self._run.count:
+            return self._next_stored(reader, seconds)
+        return reader.next(seconds)
+
+    async def _next_stored(self, reader: Reader, seconds: float) -> list[DocumentEvent]:
+        """They are read one after the other, for all streams of an owner: what is read is large."""
         async with self._reading.unread.turn(self._run.owner):
             return await reader.next(seconds)
 
@@ -205,24 +207,14 @@ class EventStream:
 
 def _split(events: list[DocumentEvent]) -> tuple[list[DocumentEvent], list[DocumentEvent]]:
     """What is encoded at once, and the rest."""
-    if len(events) <= 1:
-        return events, []
-    step = _step(events)
-    return events[:step], events[step:]
-
-
-def _step(events: Sequence[DocumentEvent]) -> int:
     size = 0
-    for number, event in enumerate(events, 1):
-        if event.__class__ in _TEXTS:
-            size += len(event.text)
-        elif event.__class__ is DocumentEnded:
-            size += len(event.document.content or "") + _SHORT
-        else:
-            size += _SHORT
+    for number, event in enumerate(events[:-1], 1):
+        if isinstance(event, DocumentEnded):
+            size += len(event.document.content or "")
+        size += len(getattr(event, "text", "")) or _SHORT
         if size >= _STEP:
-            return number
-    return len(events)
+            return events[:number], events[number:]
+    return events, []
 
 
 async def push_until(reader: Reader, push: Callable[[DocumentEvent], bool]) -> bool:

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from time import time
@@ -234,7 +234,30 @@ async def _serve(
                 here = build(service, settings, metrics, dialects, renderings, keys, more=logins.for_operator)
                 away = build(service, shared.settings, metrics, dialects, renderings, others, more=logins.for_devices)
                 apps = {here: sockets, away: [shared.bound]}
-            await serve_apps(apps, service, settings, ready, handles_signals=handles_signals)
+            has_schedules = serves and handles_signals and settings.queue_ttl_seconds > 0
+            with _keeping_schedules(service, settings) if has_schedules else nullcontext():
+                await serve_apps(apps, service, settings, ready, handles_signals=handles_signals)
+
+
+@contextmanager
+def _keeping_schedules(service: "RunService", settings: Settings) -> Iterator[None]:
+    """Also without any: those that there were may have left requests in the queue."""
+    from cursor_gateway.keys import LOCAL_OWNER
+    from cursor_gateway.server.logs import StructuredLog
+    from cursor_gateway.server.schedules import Scheduler
+
+    def report(name: str, error: Exception) -> None:
+        log = StructuredLog(schedule=name)
+        if isinstance(error, GatewayError):
+            log.warning("schedule not queued", reason=str(error))
+        else:
+            log.error("mistake of the gateway", error)
+
+    task = asyncio.ensure_future(Scheduler(service, settings.schedules, LOCAL_OWNER, report).run())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def _tracing(settings: Settings, warn: Callable[[str], None]) -> "Tracing | None":
