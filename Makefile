@@ -52,7 +52,7 @@ check: $(VENV)/.dev ## format, lint, types, architecture, generated files
 cover: $(VENV)/.dev ## check that each pure module is fully covered by its own tests
 	$(BIN)/python -m tools.own_coverage
 
-mutations: $(VENV)/.dev ## break each security rule in a copy; its tests must fail; takes several minutes; WRITE=1 updates docs/security.md
+mutations: $(VENV)/.dev ## break each rule of security and of text in a copy; its tests must fail; takes several minutes; WRITE=1 updates docs/security.md
 	$(BIN)/python -m tools.mutations $(if $(WRITE),--write)
 
 fix: $(VENV)/.dev ## format, and fix what can be fixed automatically

@@ -125,10 +125,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test that is a coroutine has an event loop of its own."""
+    """A test that is a coroutine has an event loop of its own; its parameter `loop` may say how it is run."""
     if not iscoroutinefunction(pyfuncitem.obj):
         return None
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    run: Any = pyfuncitem.funcargs.get("loop", asyncio.run)
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
     return True
 
 

@@ -1,6 +1,3 @@
-import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,13 +6,5 @@ from tests.agent.driving import Standin
 
 
 @pytest.fixture
-def standin(tmp_path: Path) -> Iterator[Standin]:
-    made = Standin(tmp_path)
-    yield made
-    for process in made.started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
+def standin(tmp_path: Path) -> Standin:
+    return Standin(tmp_path)

@@ -294,13 +294,3 @@ def test_the_hook_waits_for_a_day(careful: RunningGateway, person: httpx2.Client
     chat(person, program({"say": "Hi."}))
     (hook,) = json.loads((careful.data / "sdk/home/.cursor/hooks.json").read_text())["hooks"]["preToolUse"]
     assert (hook["timeout"], hook["failClosed"]) == (86_400, True)
-
-
-@pytest.mark.slow  # a gateway of its own
-def test_an_operator_may_forbid_it(tmp_path: Path, shared_backend: Backend) -> None:
-    """With `permissions = deny` nobody is asked."""
-    with runtime_gateway(tmp_path, shared_backend, force="false", permissions="deny") as gateway:
-        with client_of(gateway) as client:
-            reply = chat(client, program(shell("touch made"), {"say": "Done."}), mayAsk=True)
-        assert only(reply, "terminal_command")[0]["metadata"]["state"] == "rejected"
-        assert not (gateway.workspace / "made").exists()

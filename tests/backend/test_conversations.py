@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 from pathlib import Path
 
@@ -48,30 +47,6 @@ def test_a_conversation_that_is_busy(client: httpx2.Client) -> None:
         conversation = stream.response.headers["x-conversation-id"]
         reply = client.post("/v1/chat", json={"message": "Hi", "conversationId": conversation})
         assert (reply.status_code, reply.json()["error"]["code"]) == (409, "conversation_busy")
-
-
-@pytest.mark.slow  # several bridges; `test_a_second_turn` has the rule
-def test_after_a_restart_of_the_gateway(tmp_path: Path, backend: Backend) -> None:
-    """A conversation continues in a new gateway with a new bridge."""
-    with runtime_gateway(tmp_path, backend) as gateway, client_of(gateway) as client:
-        first = chat(client, FIRST)
-    with runtime_gateway(tmp_path, backend) as gateway, client_of(gateway) as client:
-        chat(client, SECOND, conversationId=first["conversationId"])
-    assert [turns(request) for request in backend.requests] == [0, 1]
-
-
-@pytest.mark.slow  # several bridges; `test_a_second_turn` has the rule
-def test_after_a_crash_of_the_bridge(tmp_path: Path, backend: Backend) -> None:
-    """A conversation continues after its bridge was killed; so does one whose store is gone, from the history."""
-    with runtime_gateway(tmp_path, backend) as gateway, client_of(gateway) as client:
-        first = chat(client, FIRST)
-        kill_bridge(client)
-        chat(client, SECOND, conversationId=first["conversationId"])
-        kill_bridge(client)
-        shutil.rmtree(gateway.data / "sdk/home/.cursor/projects")
-        chat(client, SECOND, conversationId=first["conversationId"])
-    assert [turns(request) for request in backend.requests] == [0, 1, 0]
-    assert "The word is plum" in prompt_of(backend.requests[2])
 
 
 def kill_bridge(client: httpx2.Client) -> None:
@@ -133,11 +108,3 @@ def test_a_client_that_leaves(client: httpx2.Client, gateway: RunningGateway) ->
         eventually(lambda: file.exists() and file.read_text().strip())
     pid = int(file.read_text())
     eventually(lambda: is_gone(pid))
-
-
-@pytest.mark.slow  # it waits; test_sdk_decoder has the rule
-def test_a_slow_start(tmp_path: Path, backend: Backend) -> None:
-    """A run that says nothing for longer than `first_event_seconds` has started all the same."""
-    with runtime_gateway(tmp_path, backend, first_event_seconds="20") as gateway, client_of(gateway) as client:
-        chat(client, "Start the bridge.")
-        assert text_of(chat(client, program({"pause_ms": 25_000}, {"say": "At last."}))) == "At last."

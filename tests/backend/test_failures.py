@@ -95,17 +95,6 @@ def test_a_missing_key(tmp_path: Path, backend: Backend) -> None:
     assert not backend.requests
 
 
-@pytest.mark.slow  # `test_a_rejected_login` has the same rule without a bridge of its own
-def test_a_bad_key(tmp_path: Path, backend: Backend) -> None:
-    """An API key that Cursor does not know: 401 at once, and the next request does not ask Cursor again."""
-    given = {"CURSOR_API_KEY": "nonsense"}
-    with runtime_gateway(tmp_path, backend, given, account_error_seconds="60") as gateway, client_of(gateway) as client:
-        first = failed(client, {"say": "Hi"}, dialect="openai")
-        backend.keys.add("nonsense")  # which nobody notices before the pause is over
-        second = failed(client, {"say": "Hi again"}, dialect="openai")  # the clients of this API retry
-    assert [(reply.status, reply.code) for reply in (first, second)] == [(401, "agent_unauthenticated")] * 2
-
-
 @pytest.mark.slow  # the runtime retries for a quarter of a minute
 def test_a_revoked_key(tmp_path: Path, backend: Backend) -> None:
     """An API key that is revoked while the bridge runs: 401, and the account is paused."""

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -138,18 +137,6 @@ def test_settings_of_the_workspace_and_the_user(
     assert (careful.home / ".cursor" / "hooks.json").read_text() == before
     assert not (careful.home / ".cursor" / "projects").exists()
     assert os.path.realpath(careful.data / "sdk/home/.gitconfig") == str(careful.home / ".gitconfig")
-
-
-@pytest.mark.slow  # a bridge of its own; tests/sources/test_sdk_requests.py has the rule
-def test_settings_that_are_not_loaded(tmp_path: Path, backend: Backend) -> None:
-    """With `sdk_settings = false` neither rules nor hooks are loaded, but the gateway's rules still hold."""
-    with runtime_gateway(tmp_path, backend, force="false", sdk_settings="false") as running:
-        (running.workspace / "AGENTS.md").write_text("Be kind.\n")
-        with client_of(running) as client:
-            reply = unasked(client, shell("touch made"), {"say": "Hi."})
-    assert "Be kind." not in json.dumps(backend.contexts[0], default=repr)
-    assert states(reply)[0] == "rejected"
-    assert not (tmp_path / "work" / "made").exists()
 
 
 def test_a_hook_without_its_gateway(careful: RunningGateway) -> None:

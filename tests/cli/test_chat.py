@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -389,15 +388,6 @@ def test_direct_does_not_look_for_one(gateway: RunningGateway, agent_log: Path) 
     assert len(turns(agent_log)) == 1
 
 
-def test_a_conversation_goes_on(gateway: RunningGateway) -> None:
-    _, _, error = chat("--url", gateway.url, "the first thing")
-    (id,) = re.findall(r"conv_\w+", error)
-    status, out, error = chat("--url", gateway.url, "--conversation", id, "--text", "standin: history")
-    assert status == 0
-    assert json.loads(out)["prompts"] == ["the first thing"]
-    assert "Continue with" not in error  # a script does not read it
-
-
 def test_a_folder_is_that_of_whoever_names_it(tmp_path: Path, home: Path) -> None:
     roots = {"workspace_roots": str(tmp_path)}
     with running_gateway(tmp_path / "elsewhere", settings=roots) as gateway:
@@ -575,13 +565,6 @@ def test_another_program_on_the_local_port_is_no_gateway(agent_log: Path) -> Non
     assert not agent_log.exists()
 
 
-# --- connections that drop ----------------------------------------------------------------------------
-
-
-def kinds(response: ChatResponse) -> list[tuple[str, str | None]]:
-    return [(type(document).__name__, document.content) for document in response.documents]
-
-
 # --- stopping it ----------------------------------------------------------------------------------------
 
 
@@ -720,17 +703,3 @@ def test_ctrl_c_twice_does_not_wait_for_an_agent_that_does_not_listen(
         wait_until(lambda: not members(turn["pgid"]))
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
-
-
-# --- help -------------------------------------------------------------------------------------------
-
-
-def test_help_is_fast() -> None:
-    program = (
-        "import sys; from cursor_gateway.cli.main import run; run(['--help']); run(['chat', '--help']);"
-        "heavy = {'httpx2', 'starlette', 'uvicorn', 'prometheus_client', 'jsonschema', 'rich'};"
-        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=TIMEOUT)
-    assert ended.stderr == b""
-    assert ended.returncode == 0

@@ -315,19 +315,6 @@ def test_a_reader_that_leaves_ends_the_command_quietly(arguments: list[str], tmp
         assert process.stderr.read() == b""
 
 
-def test_ctrl_c_ends_the_command_with_130_and_no_traceback() -> None:
-    with started("convert", "--to", "text") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdin.write(init() + delta("so far"))
-        process.stdin.flush()
-        read_until(process.stdout.fileno(), b"so far")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT) == 130
-        assert b"Traceback" not in process.stderr.read()
-
-
 def test_a_stream_that_ctrl_c_ends_says_that_it_was_cancelled() -> None:
     with started("convert", "--to", "sse") as process:
         assert process.stdin is not None

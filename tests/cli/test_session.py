@@ -183,18 +183,6 @@ def test_a_mistake_does_not_end_the_conversation(home: Path) -> None:
         person.ended()
 
 
-def test_a_folder_with_hooks_of_its_own_is_refused(home: Path) -> None:
-    file = home / "work" / ".mcp.json"
-    file.touch()
-    with conversing(home) as person:
-        person.says("hello")
-        person.sees("allow_workspace_hooks = ")
-        file.unlink()
-        person.says("hello again")
-        person.sees("You said: hello again")
-        person.leaves()
-
-
 def test_a_terminal_that_can_do_nothing_has_a_prompt_too(home: Path) -> None:
     with conversing(home, TERM="dumb") as person:
         person.sees_a_prompt()
@@ -442,12 +430,3 @@ def test_the_gateway_of_the_folder_is_used_and_conversations_resumed_and_exporte
             person.leaves()
     assert "the first thing" in (home / "work" / "talk.md").read_text()
     assert "<html" in (home / "work" / "talk.html").read_text()
-
-
-def test_a_gateway_that_may_not_work_here_is_not_used(home: Path) -> None:
-    (home / "elsewhere").mkdir()
-    with running_gateway(home, settings={"workspace": str(home / "elsewhere")}), conversing(home) as person:
-        person.sees("is not allowed to work in this folder; starting another one.")
-        person.says("standin: echo-args")
-        person.sees(str(home / "work"))
-        person.leaves()

@@ -11,7 +11,6 @@ import pytest
 from tests.cluster.conftest import Cluster, cluster
 from tests.cluster.test_failures import kill
 from tests.gateways import RunningGateway
-from tests.postgres import databases
 from tests.server.conftest import Json, chat, eventually, growing, http_client, standin, unique
 
 
@@ -123,27 +122,3 @@ def test_a_queue_is_seen(tmp_path: Path, database: str) -> None:
             assert figure(client, "cluster_queue_age_seconds") > 0
             assert client.post(f"/v1/chat/{id}/cancel", json={}).status_code == 200
         eventually(lambda: figure(client, "cluster_queue_length") == 0)
-
-
-@pytest.mark.slow  # tests/runs has the same without a database
-def test_an_answer_that_the_database_never_took_is_counted(tmp_path: Path) -> None:
-    with (
-        databases() as own,
-        own.history() as url,
-        cluster(tmp_path, url, fronts=1, runners=1, database_seconds="1") as running,
-    ):
-        (client,), (runner,) = running.clients, running.runners
-        with growing(client, "documents", standin("slow count=60 delay_ms=20")) as stream:
-            id = stream.response.headers["x-chat-id"]
-            stream.until(b"\n\n")
-            own.server.stop()
-            try:
-                (line,) = eventually(lambda: _lines(runner, "run ended"))
-            finally:
-                own.server.start()
-            assert (line["run_id"], line["stored"]) == (id, False)
-            with http_client(runner) as behind:
-                assert figure(behind, "runs_not_stored_total") == 1
-                eventually(lambda: behind.get("/readyz").status_code == 200)
-            stream.rest()
-        assert client.get(f"/v1/chat/{id}").json()["status"] == "error"

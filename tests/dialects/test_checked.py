@@ -62,15 +62,6 @@ def test_json_that_is_quoted_before_the_last_action_is_not_the_answer() -> None:
     assert text_of(push(CheckedText(CHECK), [*words('It has {"b": [1, 2]}.'), *HELD, *FENCED, done()])) == '{"a": 1}'
 
 
-def test_white_space_between_documents_is_not_shown_twice() -> None:
-    events: list[document_events.DocumentEvent] = [
-        document_events.DocumentStarted("doc_003", "terminal_command", 3, raw="\n"),
-        replace(HELD[-1], raw="\n"),
-        document_events.Paused(paused("k").envelope, raw="\n", goes_on=True),
-    ]
-    assert text_of(push(CheckedText(CHECK), [*events, *words("{}"), done()])) == "{}"
-
-
 def test_another_answer_is_asked_for_once() -> None:
     stage = CheckedText(CHECK)
     assert push(stage, [*HELD, *words("No."), done()]) == []

@@ -1,7 +1,5 @@
 """Deltas: what any text dialect is made of."""
 
-import json
-
 import pytest
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -18,7 +16,6 @@ from cursor_gateway.dialects.deltas import (
     Thought,
     Translator,
     WholeAnswer,
-    action_text,
     add_usage,
     refusal_line,
 )
@@ -34,18 +31,13 @@ from cursor_gateway.model.document_events import (
 from cursor_gateway.model.documents import (
     ClarificationMetadata,
     ClarificationQuestion,
-    Diff,
-    FileEditMetadata,
-    Metadata,
     PlanMetadata,
     RefusedCall,
     TerminalCommandMetadata,
     TextMetadata,
-    TodoUpdateMetadata,
     ToolCallMetadata,
     ToolCallResult,
     Usage,
-    make_document,
 )
 from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.stages.cutting import Cutter
@@ -128,13 +120,6 @@ def test_the_last_line_is_no_part_of_what_is_cut() -> None:
     assert answer.text == "H"
 
 
-def test_an_open_question_is_the_last_line() -> None:
-    asked = ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="Which?", options=[])])
-    translator = Translator("run", "none", notes=True)
-    said = [delta for event in (ended(asked), done(refused=[REFUSED])) for delta in translator.push(event)]
-    assert [type(delta) for delta in said] == [OpenQuestion, Ended]
-
-
 def test_a_pause_asks_for_its_calls_and_ends_the_reply() -> None:
     call = ToolCall("k", "look", '{"a":1}')
     assert deltas([paused("k")]) == [Called(0, call), Ended(USAGE, reason="tool_calls")]
@@ -167,48 +152,6 @@ def test_what_the_caller_has_run_is_not_repeated(agent_tools: AgentTools) -> Non
     assert deltas([ended(run)], agent_tools) == []
 
 
-def edit(operation: str, **more: object) -> Metadata:
-    fields = {"file_path": "a.py", "operation": operation, "language": "python", **more}
-    return FileEditMetadata(**fields)  # type: ignore[arg-type] # each of its right type
-
-
-CALLS: list[tuple[Metadata, str | None, str, object]] = [
-    (
-        ToolCallMetadata(tool_name="grep", tool_call_id="k", arguments={"q": "x"}, result=RESULT, duration_ms=1),
-        None,
-        "grep",
-        {"q": "x"},
-    ),
-    (COMMAND, None, "run_terminal_cmd", {"command": "ls"}),
-    (edit("create"), "x = 1", "write_file", {"target_file": "a.py", "contents": "x = 1"}),
-    (edit("delete"), None, "delete_file", {"target_file": "a.py"}),
-    (edit("rename", old_path="b.py"), None, "rename_file", {"target_file": "a.py", "old_path": "b.py"}),
-    (
-        edit("edit", diff=Diff(old_string="a", new_string="b", start_line=1, end_line=1)),
-        None,
-        "edit_file",
-        {"target_file": "a.py", "old_string": "a", "new_string": "b"},
-    ),
-    (PLAN, "Do it.", "create_plan", {"name": "All", "plan": "Do it."}),
-    (ClarificationMetadata(questions=[]), None, "ask_question", {"questions": []}),
-    (TodoUpdateMetadata(todos=[]), None, "todo_write", {"todos": []}),
-]
-
-
-@pytest.mark.parametrize(("metadata", "content", "name", "arguments"), CALLS)
-def test_the_agents_own_tools_may_be_calls(
-    metadata: Metadata, content: str | None, name: str, arguments: object
-) -> None:
-    (called,) = deltas([ended(metadata, content, 3)], "tool_calls")
-    assert isinstance(called, Called)
-    assert (called.call.id, called.call.name) == ("call_0123456789abcdef01234567_3", name)
-    assert json.loads(called.call.arguments) == arguments
-
-
-def test_other_documents_are_no_calls() -> None:
-    assert deltas([ended(TextMetadata(), "Hi")], "tool_calls") == []
-
-
 def cut(events: list[DocumentEvent], cutter: Cutter) -> list[Delta]:
     pushed = Translator("run", "tool_calls", cutter, 100)
     return [delta for event in events for delta in pushed.push(event)]
@@ -237,15 +180,6 @@ def test_what_is_held_back_may_be_where_the_answer_is_cut() -> None:
 
 
 QUESTION = ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="Which?", options=[])])
-
-
-def test_a_question_takes_the_place_of_text() -> None:
-    ask = ended(QUESTION)
-    assert deltas([ask, ended(COMMAND), done()], "none") == [OpenQuestion("Which?"), Ended(USAGE, USAGE)]
-    assert deltas([*words("a"), ask, done()], "none") == [AnswerText("a"), Ended(USAGE, USAGE)]
-    assert deltas([ask, *words("b"), done()], "none") == [AnswerText("b"), Ended(USAGE, USAGE)]
-    failure = AgentCrashed("It crashed.").failure()
-    assert deltas([ask, done(failure)], "none") == [Ended(USAGE, USAGE, failure)]
 
 
 def test_a_question_is_not_cut_but_left_out_of_an_answer_that_is() -> None:
@@ -295,25 +229,6 @@ def test_costs_that_are_known_are_added_up(
     assert add_usage(replace(used, cost=one), replace(used, cost=two)).cost == both
 
 
-def test_an_action_in_one_line() -> None:
-    result = ToolCallResult(status="success", data="")
-    call = ToolCallMetadata(
-        tool_name="weather", tool_call_id="c", arguments={}, result=result, duration_ms=1, ran_by="caller"
-    )
-    documents: list[tuple[Metadata, str | None]] = [
-        (COMMAND, None),
-        (PLAN, "# Do it"),
-        (call, None),
-        (TextMetadata(), "Hi"),
-    ]
-    assert [action_text(make_document("doc_001", 1, content, metadata)) for metadata, content in documents] == [
-        "Ran `ls` (exit status 0)",
-        "Planned All (0 to-dos)\n\n# Do it",
-        None,
-        None,
-    ]
-
-
 def test_an_answer_is_made_of_the_same_deltas_again() -> None:
     call, end = ToolCall("k", "look", "{}"), Ended(USAGE, reason="tool_calls")
     answer = WholeAnswer("Hi", "Hm", (call,), end)
@@ -326,9 +241,3 @@ def test_a_reply_says_why_its_run_failed() -> None:
     assert fold.failure is None
     fold.push(done(failure))
     assert fold.failure == failure
-
-
-def test_a_pause_for_others_says_nothing_and_the_reply_goes_on() -> None:
-    others = replace(paused("k"), goes_on=True)
-    assert deltas([*words("Hi"), others, done()]) == [AnswerText("Hi"), Ended(USAGE, USAGE)]
-    assert deltas([TerminalOutput("doc_001", "out")]) == []

@@ -37,10 +37,9 @@ from cursor_gateway.model.document_events import (
     Reasoning,
     TerminalOutput,
     ToolCallArguments,
-    ToolCallEnded,
     ToolCallStarted,
 )
-from tests.dialects.runs import RUN, USAGE, done, ended, paused, words
+from tests.dialects.runs import RUN, done, ended, paused, words
 
 QUESTION = documents.ClarificationQuestion(
     id="q1", text="Which?", options=[documents.ClarificationOption(id="a", label="A")]
@@ -91,18 +90,6 @@ def test_ids_of_calls_are_recognized() -> None:
 # --- prose --------------------------------------------------------------------------------------------
 
 
-def test_a_text_is_one_part() -> None:
-    *prose, end = parts(*words("a", "b"), done())
-    assert prose == [
-        ProseOpened("text", "chat_1-2"),
-        ProseGrew("text", "chat_1-2", "a"),
-        ProseGrew("text", "chat_1-2", "b"),
-        ProseClosed("text", "chat_1-2"),
-    ]
-    assert isinstance(end, MessageEnded)
-    assert (end.usage, end.failure, end.is_paused) == (USAGE, None, False)
-
-
 def test_white_space_begins_no_part_and_is_not_lost() -> None:
     told = parts(Reasoning("Hm."), start("tool_call", raw="\n\n"), *words("a"), done())
     assert [part.text for part in told if isinstance(part, ProseGrew)] == ["Hm.", "\n\na"]
@@ -142,16 +129,6 @@ def test_a_command_that_failed_has_its_output_and_one_that_never_ran_an_error() 
     (_, refused) = parts(start("terminal_command"), ended(ran(state="rejected", reason="No.")))
     assert isinstance(refused, CallReturned)
     assert refused.error == "No."
-
-
-def test_a_tool_is_a_call_with_its_arguments() -> None:
-    begun: list[DocumentEvent] = [start("tool_call"), ToolCallStarted("doc_001", "read_file", "x")]
-    told = parts(
-        *begun, ToolCallArguments("doc_001", {"a": 1}), ToolCallEnded("doc_001", called().result), ended(called())
-    )
-    assert told == [CallMade("chat_1.doc_001", "read_file", {"a": 1}), CallReturned("chat_1.doc_001", "text")]
-    assert parts(*begun, ended(called())) == told  # they may come last
-    assert parts(start("tool_call"), ended(called())) == told
 
 
 def test_an_event_of_a_call_that_began_before_the_pause_is_ignored_until_its_result() -> None:
@@ -332,23 +309,9 @@ class NamesReply(StreamedReply):
 EVENTS: list[DocumentEvent] = [*words("a"), paused("c1"), *words("b"), done()]
 
 
-def test_a_reply_is_over_at_its_pause() -> None:
-    names = Names("chat_1", Reach.of_reply(0))
-    assert names.push_all(EVENTS).endswith(b"CallMade\n\nid: 4\nMessageEnded\n\n")
-    assert names.is_over
-    assert names.push(done()) == b""
-
-
 def test_who_resumes_gets_the_rest_of_the_reply() -> None:
     assert Names("chat_1", Reach.of_rest(3)).push_all(EVENTS).startswith(b"ProseClosed\n\nCallMade")
     assert Names("chat_1", Reach.of_rest(4)).push_all(EVENTS).startswith(b"id: 5\nbegan\n\n")
-
-
-def test_the_whole_message_goes_on_after_a_pause_that_was_answered() -> None:
-    whole = Names("chat_1", Reach(through=4)).push_all(EVENTS)
-    assert whole.count(b"began") == 1
-    assert b"MessageEnded?\n\n" in whole
-    assert whole.endswith(b"MessageEnded\n\n")
 
 
 def test_a_whole_answer_is_the_stream() -> None:

@@ -20,7 +20,6 @@ from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.router import routed
 from cursor_gateway.store.sqlite.store import SqliteStore
-from cursor_gateway.wire.sse import SseDecoder
 from cursor_gateway.workspace.roots import Workspaces
 from tests.dialects import plain
 from tests.dialects.plain import PLAIN
@@ -73,19 +72,6 @@ def test_the_whole_answer_is_plain_text(tmp_path: Path) -> None:
     with_gateway(tmp_path, [HELLO], use)
 
 
-def test_the_stream_can_be_resumed_after_any_of_its_events(tmp_path: Path) -> None:
-    async def use(client: httpx2.AsyncClient) -> None:
-        reply = await client.post("/v1/plain", json={"prompt": "Say hello.", "stream": True})
-        frames = SseDecoder().push(reply.content)
-        assert [frame.data for frame in frames] == ['"Hello "', '"you."', "done"]
-        id = reply.headers["x-chat-id"].replace("chat_", "plain:")  # as this dialect names its answers
-        for number, frame in enumerate(frames[:-1], 1):
-            rest = await client.get(f"/v1/chat/{id}/events", params={"dialect": "plain", "after": frame.id or ""})
-            assert SseDecoder().push(rest.content) == frames[number:]
-
-    with_gateway(tmp_path, [HELLO], use)
-
-
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_run_that_fails_has_the_dialects_error(tmp_path: Path, stream: bool) -> None:
     async def use(client: httpx2.AsyncClient) -> None:
@@ -94,29 +80,6 @@ def test_a_run_that_fails_has_the_dialects_error(tmp_path: Path, stream: bool) -
         assert reply.headers["content-type"].startswith("text/plain")
 
     with_gateway(tmp_path, [FAILS], use)
-
-
-def test_what_the_gateway_refuses_has_the_dialects_error_on_its_path_alone(tmp_path: Path) -> None:
-    async def use(client: httpx2.AsyncClient) -> None:
-        refused = [
-            await client.post("/v1/plain", json={}),  # by the dialect
-            await client.post("/v1/plain", content=b"x"),  # by its media type
-            await client.get("/v1/plain"),  # by its method
-        ]
-        assert [reply.status_code for reply in refused] == [400, 415, 405]
-        codes = [reply.text.partition(":")[0] for reply in refused]
-        assert codes == ["invalid_request", "unsupported_media_type", "method_not_allowed"]
-        assert (await client.post("/v1/chat", json={})).json()["error"]["code"] == "invalid_request"
-
-    with_gateway(tmp_path, [], use)
-
-
-def test_a_request_without_a_key_has_the_dialects_error(tmp_path: Path) -> None:
-    async def use(client: httpx2.AsyncClient) -> None:
-        reply = await client.post("/v1/plain", json={"prompt": "Say hello."})
-        assert (reply.status_code, reply.headers["content-type"].partition(";")[0]) == (401, "text/plain")
-
-    with_gateway(tmp_path, [], use, api_keys={"somebody": "0" * 64})
 
 
 def test_a_conversation_goes_on_after_an_answer_of_any_dialect(tmp_path: Path) -> None:

@@ -38,14 +38,6 @@ def test_what_once_broke_a_law_does_so_no_longer(path: Path) -> None:
     target_named(path.parent.name).run(path.read_bytes())
 
 
-@pytest.mark.slow  # the corpus, tested above, reaches what the seeds reach, and more
-@pytest.mark.parametrize("name", NAMES)
-def test_the_seeds_break_no_law(name: str) -> None:
-    target = target_named(name)
-    for seed in target.seeds():
-        target.run(seed)
-
-
 def test_the_corpus_is_small_and_has_no_strangers() -> None:
     assert {path.name for path in CORPUS.iterdir()} == set(NAMES)
     for name in NAMES:

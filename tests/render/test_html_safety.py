@@ -372,16 +372,6 @@ def test_prose_takes_time_by_its_length(piece: str) -> None:
     assert_linear(lambda size: prose(piece * (size // len(piece))))
 
 
-@pytest.mark.slow  # smaller ones are shown alike, in time that grows with their length
-def test_5_megabytes_are_shown() -> None:
-    lines = "x = 1  # <b>\n" * 400_000
-    assert len(text_of(python(lines))) > 5_000_000
-    create = FileEditMetadata(file_path="a.py", operation="create", language="python")
-    assert "+400000</ins>" in render_document(make_document("doc_001", 1, lines, create))
-    paragraph = "word " * 1_000_000
-    assert len(text_of(prose(paragraph))) >= 4_999_999
-
-
 def test_ten_thousand_documents_are_one_page() -> None:
     found = [make_document(f"doc_{number:05d}", number, "Hi", TextMetadata()) for number in range(1, 10_001)]
     assert render_answer(found).count("<article") == 10_000

@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentOverloaded,
-    ModelUnavailable,
-    PreviousAnswerUnknown,
-    StoreUnavailable,
-)
+from cursor_gateway import errors
 from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.messages import AssistantMessage, UserMessage
 from cursor_gateway.runs.handle import StoredRun
@@ -95,9 +89,9 @@ def test_another_question_starts_another_run(tmp_path: Path, other: dict[str, An
 @pytest.mark.parametrize(
     "script",
     [
-        [[STARTED], say("All"), AgentCrashed("It crashed.")],
+        [[STARTED], say("All"), errors.AgentCrashed("It crashed.")],
         # Claude Code asks once more, without streaming, when it gets a 404.
-        [ModelUnavailable("No such model.")],
+        [errors.ModelUnavailable("No such model.")],
     ],
     ids=["the agent had begun", "another try cannot help"],
 )
@@ -115,7 +109,7 @@ def test_a_failure_is_repeated(tmp_path: Path, script: list[Step]) -> None:
 
 
 def test_an_agent_that_could_not_begin_is_started_again(tmp_path: Path) -> None:
-    place = Place(tmp_path, ScriptedSource([AgentOverloaded("Full.")], ANSWERS))
+    place = Place(tmp_path, ScriptedSource([errors.AgentOverloaded("Full.")], ANSWERS))
 
     async def live() -> None:
         continuing = place.service
@@ -245,7 +239,7 @@ def test_a_store_that_is_away_costs_the_lookup_and_not_the_answer(
     place = Place(tmp_path, ScriptedSource(ANSWERS))
 
     async def away(*_: object) -> None:
-        raise StoreUnavailable("It is away.")
+        raise errors.StoreUnavailable("It is away.")
 
     async def live() -> None:
         monkeypatch.setattr(place.store, "keep_request", away)
@@ -298,10 +292,10 @@ def test_an_answer_that_is_unknown_cannot_be_continued(tmp_path: Path, owner: st
     async def live() -> None:
         first = await place.start()
         await first.gone()
-        with pytest.raises(PreviousAnswerUnknown):
+        with pytest.raises(errors.PreviousAnswerUnknown):
             await place.start(AssistantMessage("x"), UserMessage("?"), owner=owner, follows=first.id[:-1])
         if owner == "you":
-            with pytest.raises(PreviousAnswerUnknown):
+            with pytest.raises(errors.PreviousAnswerUnknown):
                 await place.start(owner=owner, follows=first.id)
 
     lived(place, live)

@@ -11,23 +11,17 @@ from typing import Any
 
 import httpx2
 import pytest
-from openai import OpenAI
-from openai.types.chat import ChatCompletionMessageFunctionToolCall
 
-from cursor_gateway.keys import hash_key
-from cursor_gateway.model.messages import read_image
 from cursor_gateway.sources.processes import members
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import read_stream, validate_completion
 from tests.server.conftest import (
-    NO_TLS,
     TIMEOUT,
     Json,
     conversation_folder,
     eventually,
     http_client,
     invocations,
-    openai_client,
     sse,
     unique,
 )
@@ -184,24 +178,6 @@ def _message(response: httpx2.Response, stream: bool) -> Json:
     return {"role": "assistant", "content": read.text or None, **({"tool_calls": calls} if calls else {})}
 
 
-def test_real_client(gateway: RunningGateway, openai: OpenAI) -> None:
-    prompt = program(call("weather", city="Paris"), call("weather", city="Rome"), say("$1 and $2."))
-    messages: list[Any] = [{"role": "user", "content": prompt}]
-    ran = []
-    while True:
-        with openai.chat.completions.stream(model="auto", messages=messages, tools=[WEATHER]) as stream:  # type: ignore[list-item] # a dict of the right shape
-            stream.until_done()
-            message = stream.get_final_completion().choices[0].message
-        messages.append(message.model_dump(exclude_none=True, exclude={"parsed"}))
-        if not message.tool_calls:
-            break
-        for asked in message.tool_calls:
-            assert isinstance(asked, ChatCompletionMessageFunctionToolCall)
-            ran.append(json.loads(asked.function.arguments)["city"])
-            messages.append({"role": "tool", "tool_call_id": asked.id, "content": f"sun in {ran[-1]}"})
-    assert (ran, message.content) == (["Paris", "Rome"], "sun in Paris and sun in Rome.")
-
-
 def test_ten_calls_in_sequence_are_one_run(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
     steps = [call("weather", city=f"city {number}") for number in range(10)]
@@ -218,17 +194,6 @@ def test_ten_calls_in_sequence_are_one_run(gateway: RunningGateway, http: httpx2
     nothing_is_left(gateway, mark)
 
 
-def test_parallel_calls_come_in_one_reply_and_are_answered_in_any_order(http: httpx2.Client) -> None:
-    cities = ["Paris", "Rome", "Oslo"]
-    prompt = program({"parallel": [call("weather", city=city) for city in cities]}, say("$1 $2 $3"))
-    caller = Caller(http, prompt, [WEATHER])
-    message = caller.ask()
-    asked = {json.loads(one["function"]["arguments"])["city"]: one["id"] for one in calls_of(message)}
-    assert sorted(asked) == sorted(cities)
-    caller.give(*((asked[city], city.lower()) for city in reversed(cities)))
-    assert caller.ask()["content"] == "paris rome oslo"
-
-
 def test_the_calls_of_one_reply_may_be_quoted_one_after_the_other(http: httpx2.Client) -> None:
     """Each with its result: none of them is made again."""
     prompt = program({"parallel": [call("weather", city="Paris"), call("weather", city="Rome")]}, say("$1 $2"))
@@ -238,19 +203,6 @@ def test_the_calls_of_one_reply_may_be_quoted_one_after_the_other(http: httpx2.C
         caller.messages.append({**message, "tool_calls": [asked]})
         caller.give((asked["id"], json.loads(asked["function"]["arguments"])["city"].lower()))
     assert caller.ask()["content"] == "paris rome"
-
-
-def test_one_call_at_a_time_when_the_client_wants_that(http: httpx2.Client) -> None:
-    prompt = program({"parallel": [call("weather", city="Paris"), call("weather", city="Rome")]}, say("$1 $2"))
-    caller = Caller(http, prompt, [WEATHER], parallel_tool_calls=False)
-    rounds = []
-
-    def run(name: str, arguments: Json) -> str:
-        rounds.append(len(calls_of(caller.messages[-1])))
-        return str(arguments["city"]).lower()
-
-    assert caller.converse(run) == "paris rome"
-    assert rounds == [1, 1]
 
 
 def test_results_in_parts_twice_and_for_an_unknown_call(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -300,36 +252,6 @@ def test_a_result_of_no_run_is_given_to_a_fresh_agent(gateway: RunningGateway, h
     assert "--resume" not in started["argv"]
 
 
-def test_the_next_turn_goes_on_in_the_session(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark = unique()
-    caller = Caller(http, f"{mark} {program(call('weather', city='A'), say('It is $1.'))}", [WEATHER])
-    assert caller.converse(lambda name, arguments: "sunny") == "It is sunny."
-    caller.messages.append({"role": "user", "content": f"{mark} standin: history"})
-    known = json.loads(caller.ask()["content"])
-    assert known["turns"] == 1
-    first, second = invocations(gateway, mark)
-    assert first["session"] == second["session"]
-    assert first["cwd"] == second["cwd"]  # the same scratch folder, or the agent would not find its chat
-
-
-def test_an_older_request_again_leaves_the_run_waiting(http: httpx2.Client) -> None:
-    steps = [call("weather", city=city) for city in "ABC"]
-    caller = Caller(http, program(*steps, say("$all")), [WEATHER], cursor={"whenClientLeaves": "cancel"})
-    requests = []
-    for result in ("one", "two"):
-        asked = only_call(caller.ask())
-        caller.give((asked["id"], result))
-        requests.append(list(caller.messages))
-    last = only_call(caller.ask())
-    for messages in requests:
-        caller.messages, kept = messages, caller.messages
-        caller.ask()
-        caller.messages = kept
-    assert documents_of(http, caller.chat_id)["status"] == "streaming"
-    caller.give((last["id"], "three"))
-    assert caller.ask()["content"] == "one, two, three"
-
-
 def test_more_is_said_while_the_run_goes_on(gateway: RunningGateway, http: httpx2.Client) -> None:
     """It cannot be told to an agent that is at work, so another one is told all of it."""
     mark = unique()
@@ -349,15 +271,6 @@ def test_more_is_said_while_the_run_goes_on(gateway: RunningGateway, http: httpx
     for started in invocations(gateway, mark):
         with suppress(ProcessLookupError):
             os.killpg(started["pgid"], 9)
-
-
-def test_a_stop_sequence_that_only_began_is_said_once(http: httpx2.Client) -> None:
-    prompt = program(say("Hello X"), call("weather", city="A"), say("end"))
-    for stream in (False, True):
-        body = {"model": "auto", "messages": [{"role": "user", "content": prompt}], "tools": [WEATHER], "stop": ["XX"]}
-        message = _message(http.post("/v1/chat/completions", json={**body, "stream": stream}), stream)
-        assert message["content"] == "Hello X"
-        assert only_call(message)
 
 
 # --- what is given ------------------------------------------------------------------------------------
@@ -385,14 +298,6 @@ def test_images_of_a_result_and_of_the_user_reach_the_agent(http: httpx2.Client)
         if document["type"] == "tool_call" and document["metadata"].get("ranBy") == "caller"
     )
     assert image["metadata"]["result"]["data"] == {"text": "seen", "images": ["image/png"]}
-
-
-def test_the_viewer_shows_an_image_without_asking_the_caller(http: httpx2.Client) -> None:
-    prompt = program(call("view_conversation_image", name=read_image(PNG, "").name), say("seen"))
-    content = [{"type": "text", "text": prompt}, {"type": "image_url", "image_url": {"url": PNG}}]
-    caller = Caller(http, "", [WEATHER])
-    caller.messages = [{"role": "user", "content": content}]
-    assert (caller.ask()["content"], caller.reason) == ("seen", "stop")
 
 
 def test_structured_and_failed_results(http: httpx2.Client) -> None:
@@ -508,16 +413,6 @@ def test_a_required_call_is_asked_for_again_once(gateway: RunningGateway, http: 
     assert len(sessions) == 2
 
 
-@pytest.mark.parametrize("choice", ["required", {"name": "weather"}])
-def test_a_choice_is_for_one_reply(http: httpx2.Client, choice: Any) -> None:
-    prompt = program(call("weather", city="A"), say("It is $1."))
-    reply = http.post("/v1/chat", json={"message": prompt, "tools": [WEATHER], "toolChoice": choice}).json()
-    (waiting,) = reply["metadata"]["waitingFor"]
-    results = [{"toolCallId": waiting["toolCallId"], "content": "sunny"}]
-    answer = http.post(f"/v1/chat/{reply['id']}/answer", json={"toolResults": results}).json()
-    assert answer["documents"][-1]["content"] == "It is sunny."
-
-
 def test_a_named_tool_is_the_only_one(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
     prompt = f"{mark} {program({'list': True}, call('weather', city='A'), say('$1'))}"
@@ -532,30 +427,6 @@ def test_a_named_tool_is_the_only_one(gateway: RunningGateway, http: httpx2.Clie
 
 
 # --- the agent's own tools --------------------------------------------------------------------------------
-
-
-def test_nothing_is_executed_on_this_machine(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark = unique()
-    kept, made, edited = (gateway.workspace / f"{mark}-{name}" for name in ("kept", "made", "edited"))
-    kept.write_text("precious")
-    edited.write_text("as it was")
-    prompt = program(
-        {"native": "shell", "args": {"command": f"touch {made}"}},
-        {"native": "edit", "args": {"path": str(edited), "streamContent": "changed"}},
-        {"native": "delete", "args": {"path": str(kept)}},
-        {"native": "read", "args": {"path": str(edited)}},
-        say("$all"),
-    )
-    caller = Caller(http, f"{mark} {prompt}", [WEATHER])
-    answer = caller.ask()["content"]
-    assert caller.reason == "stop"
-    assert "as it was" not in answer
-    assert (kept.read_text(), edited.read_text(), made.exists()) == ("precious", "as it was", False)
-    (started,) = invocations(gateway, mark)
-    assert not any(flag in started["argv"] for flag in ("--force", "-f", "--yolo"))
-    assert Path(started["workspace"]).name == "scratch"
-    left = [path for path in Path(started["workspace"]).rglob("*") if path.is_file()]
-    assert [path.name for path in left] == ["mcp.json"]
 
 
 def test_what_the_agent_tried_in_its_scratch_folder_has_relative_paths(
@@ -574,8 +445,8 @@ def test_what_the_agent_tried_in_its_scratch_folder_has_relative_paths(
         assert started["workspace"] not in shown
 
 
-def test_the_test_above_can_fail(tmp_path: Path) -> None:
-    """The same agent, allowed to, really does it; and one that ignores what is denied is stopped."""
+def test_an_agent_that_ignores_what_is_denied_is_stopped(tmp_path: Path) -> None:
+    """So what the stand-in does not do elsewhere is what was denied to it."""
     with own_gateway(tmp_path, knobs={"ignores_deny": "1"}) as (gateway, client):
         made = gateway.workspace / "made"
         prompt = program({"native": "shell", "args": {"command": f"touch {made}"}}, say("done"))
@@ -588,41 +459,6 @@ def test_the_test_above_can_fail(tmp_path: Path) -> None:
         assert response.json()["error"]["code"] == "agent_unconfined"
 
 
-@pytest.mark.parametrize(
-    ("native", "offered", "expected"),
-    [
-        ({"native": "shell", "args": {"command": "ls -l"}}, BASH, {"command": "ls -l"}),
-        (
-            {"native": "shell", "args": {"command": "ls"}},
-            tool("shell", {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}),
-            {"cmd": "ls"},
-        ),
-        (
-            {"native": "read", "args": {"path": "/etc/hosts"}},
-            tool(
-                "read", {"type": "object", "properties": {"file_path": {"type": "string"}}, "required": ["file_path"]}
-            ),
-            {"file_path": "/etc/hosts"},
-        ),
-    ],
-)
-def test_a_denied_request_becomes_the_callers_call(
-    gateway: RunningGateway, http: httpx2.Client, native: Json, offered: Json, expected: Json
-) -> None:
-    mark = unique()
-    caller = Caller(http, f"{mark} {program(native, say('It gave $1.'))}", [offered])
-    message = caller.ask()
-    asked = only_call(message)
-    assert asked["function"]["name"] == offered["function"]["name"]
-    arguments = json.loads(asked["function"]["arguments"])
-    assert {name: arguments[name] for name in expected} == expected
-    caller.give((asked["id"], "this"))
-    assert caller.ask()["content"] == "It gave this."
-    first, second = invocations(gateway, "")[-2:]
-    assert second["session"] == first["session"]  # the result went in by resuming
-    assert len({reply["id"] for reply in caller.completions}) == 2
-
-
 @pytest.mark.parametrize("knobs", [{"version": "2025.09.12-4852336"}, {"version": "2026.07.20-8cc9c0b"}])
 @pytest.mark.quick_cases(1)
 def test_an_agent_that_cannot_be_confined_is_refused(tmp_path: Path, knobs: Json) -> None:
@@ -631,17 +467,6 @@ def test_an_agent_that_cannot_be_confined_is_refused(tmp_path: Path, knobs: Json
         assert (refused.status_code, refused.json()["error"]["code"]) == (500, "agent_misconfigured")
         assert "cursor-agent update" in refused.json()["error"]["message"]
         assert client.post("/v1/chat", json={"message": "standin: empty"}).status_code == 200
-
-
-def test_what_a_user_says_beside_the_results_reaches_the_agent(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark = unique()
-    caller = Caller(http, f"{mark} {program(call('weather', city='A'), say('$1, and: $user'))}", [WEATHER])
-    asked = only_call(caller.ask())
-    caller.give((asked["id"], "sunny"))
-    caller.messages.append({"role": "user", "content": "hurry up"})
-    answer = caller.ask()["content"]
-    assert answer.startswith("sunny, and: ")
-    assert "hurry up" in answer
 
 
 # --- time -------------------------------------------------------------------------------------------------
@@ -752,18 +577,6 @@ def test_a_restart_while_waiting(tmp_path: Path, way: str) -> None:
         nothing_is_left(gateway, mark)
 
 
-def test_an_agent_that_dies_while_its_caller_works(gateway: RunningGateway, http: httpx2.Client) -> None:
-    """Whether the gateway notices that before it has passed the results on or after: another agent gets them."""
-    mark = unique()
-    caller = Caller(http, f"{mark} {program(call('weather', city='A'), say('It is $1.'))}", [WEATHER])
-    asked = only_call(caller.ask())
-    os.killpg(invocations(gateway, mark)[0]["pgid"], 9)
-    nothing_is_left(gateway, mark)
-    caller.give((asked["id"], "sunny"))
-    assert caller.ask()["content"] == "It is sunny."
-    assert agents_of(gateway, mark) == 2
-
-
 def test_an_agent_that_dies_with_the_results(gateway: RunningGateway, http: httpx2.Client) -> None:
     """All of them reach the next one, in the same run. An agent that dies again is not started again."""
     mark = unique()
@@ -801,82 +614,7 @@ def test_abandoned_runs_make_room(tmp_path: Path) -> None:
             assert caller.ask()["content"] == f"It is {number}."
 
 
-# --- loops --------------------------------------------------------------------------------------------------
-
-
-def test_a_loop_is_warned_of_and_then_stopped(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark = unique()
-    prompt = f"{mark} {program({'repeat': 60, 'steps': [call('weather', city='A')]}, say('$all'))}"
-    caller = Caller(http, prompt, [WEATHER])
-    rounds = 0
-    while (response := caller.request()).status_code == 200 and rounds < 60:
-        message = response.json()["choices"][0]["message"]
-        caller.messages.append(message)
-        caller.give((only_call(message)["id"], "the same"))
-        rounds += 1
-    assert (response.status_code, response.json()["error"]["code"]) == (424, "agent_looped")
-    assert 10 <= rounds <= 30
-    nothing_is_left(gateway, mark)
-
-
 # --- safety ---------------------------------------------------------------------------------------------------
-
-
-def test_the_endpoint_is_on_loopback_and_cannot_be_guessed(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark = unique()
-    caller = Caller(http, f"{mark} {program(call('weather', city='A'), say('It is $1.'))}", [WEATHER])
-    message = caller.ask()
-    (started,) = invocations(gateway, mark)
-    servers = json.loads((Path(started["workspace"]) / ".cursor" / "mcp.json").read_text())["mcpServers"]
-    url = httpx2.URL(servers["caller"]["url"])
-    assert list(servers) == ["caller"]
-    assert url.host == "127.0.0.1"
-    assert len(url.path.rpartition("/")[2]) >= 32
-    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
-    accept = {"accept": "application/json, text/event-stream"}
-    other = url.copy_with(path="/mcp/" + "x" * 43)
-    assert httpx2.post(other, json=hello, headers=accept, verify=NO_TLS).status_code == 404
-    assert httpx2.post(url, json=hello, headers={**accept, "host": "evil.example"}, verify=NO_TLS).status_code in (
-        400,
-        403,
-        421,
-    )
-    assert httpx2.post(
-        url, json=hello, headers={**accept, "origin": "http://evil.example"}, verify=NO_TLS
-    ).status_code in (400, 403)
-    caller.give((only_call(message)["id"], "sunny"))
-    caller.ask()
-    nothing_is_left(gateway, mark)
-
-    def is_withdrawn() -> bool:
-        with suppress(httpx2.RemoteProtocolError):  # it ended during this request
-            return httpx2.post(url, json=hello, headers=accept, verify=NO_TLS).status_code == 404
-        return False
-
-    assert eventually(is_withdrawn)
-
-
-def test_another_owner_cannot_answer(tmp_path: Path) -> None:
-    keys = f"one={hash_key('key-of-one')},two={hash_key('key-of-two')}"
-    with ended_agents(tmp_path), running_gateway(tmp_path, settings={"api_keys": keys}) as gateway:
-        one, two = (
-            httpx2.Client(
-                base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer key-of-{name}"}, verify=NO_TLS
-            )
-            for name in ("one", "two")
-        )
-        with one, two:
-            caller = Caller(one, program(call("weather", city="A"), say("It is $1.")), [WEATHER])
-            asked = only_call(caller.ask())
-            results = [{"toolCallId": asked["id"], "content": "evil"}]
-            path = f"/v1/chat/{caller.chat_id}/answer"
-            assert two.post(path, json={"toolResults": results}).status_code == 404
-            thief = Caller(two, "", [WEATHER])
-            thief.messages = [*caller.messages, {"role": "tool", "tool_call_id": asked["id"], "content": "evil"}]
-            thief.ask()  # an agent of its own is told that
-            assert thief.chat_id != caller.chat_id
-            caller.give((asked["id"], "sunny"))
-            assert caller.ask()["content"] == "It is sunny."
 
 
 def test_the_users_own_servers_and_rules_are_not_for_callers(tmp_path: Path) -> None:
@@ -894,15 +632,3 @@ def test_the_users_own_servers_and_rules_are_not_for_callers(tmp_path: Path) -> 
         (started,) = invocations(gateway, mark)
         assert "--force" not in started["argv"]
         assert not (Path(started["config_dir"]) / "mcp.json").exists()
-
-
-def test_openai_clients_see_no_line_about_their_own_tools(gateway: RunningGateway) -> None:
-    with openai_client(gateway) as client:
-        prompt = program(call("weather", city="A"), say("It is $1."))
-        messages: list[Any] = [{"role": "user", "content": prompt}]
-        tools: Any = [WEATHER]
-        first = client.chat.completions.create(model="auto", messages=messages, tools=tools).choices[0].message
-        assert first.tool_calls
-        messages += [first, {"role": "tool", "tool_call_id": first.tool_calls[0].id, "content": "sunny"}]
-        second = client.chat.completions.create(model="auto", messages=messages, tools=tools)
-        assert not getattr(second.choices[0].message, "reasoning_content", None)

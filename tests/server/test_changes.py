@@ -213,19 +213,6 @@ def test_acp_edits_have_their_real_lines_and_are_reverted_exactly(acp: RunningGa
         assert file.read_text() == before
 
 
-def test_half_of_three_thousand_lines(http: httpx2.Client, folder: Path) -> None:
-    old = "".join(f"line {number}\n" for number in range(3000))
-    new = "".join(f"{'changed' if number % 2 else 'line'} {number}\n" for number in range(3000))
-    (folder / "long.txt").write_text(old)
-    run = edited(http, (folder / "long.txt", new))
-    (change,) = changes(http, run)
-    assert (change["added"], change["removed"], len(change["hunks"])) == (1500, 1500, 1500)
-    assert change["hunks"][1] == {"oldStart": 4, "oldLines": 1, "newStart": 4, "newLines": 1}
-    page = http.get(f"/v1/chat/{run['id']}", params={"dialect": "html"}).text
-    assert "+1500" in page
-    assert "−1500" in page
-
-
 # --- checkpoints ------------------------------------------------------------------------------------
 
 

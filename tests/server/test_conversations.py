@@ -7,19 +7,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from cursor_gateway.sources.processes import AGENT
-from tests.gateways import RunningGateway, running_gateway
+from tests.gateways import RunningGateway
 from tests.server.conftest import (
     Dialect,
     ask,
-    at_once,
     chat,
-    conversation_folder,
     growing,
-    http_client,
     invocation,
     option,
-    question,
     standin,
     text_of,
     unique,
@@ -107,12 +102,6 @@ def test_who_has_enough_of_an_answer_can_go_on_at_once(http: httpx2.Client, stre
     assert json.loads(result.json()["choices"][0]["message"]["content"])["turns"] == 1
 
 
-def test_of_two_that_go_on_at_once_one_does(http: httpx2.Client) -> None:
-    conversation = chat(http, standin("hang-after-result"))["conversationId"]
-    replies = at_once({n: lambda: chat_status(http, conversation) for n in range(2)})
-    assert sorted(replies.values()) == [(200, ""), (409, "conversation_busy")]
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_one_turn_at_a_time(http: httpx2.Client, tmp_path: Path, dialect: Dialect) -> None:
     file = tmp_path / "go"
@@ -146,86 +135,3 @@ def test_an_unknown_conversation(http: httpx2.Client, dialect: Dialect) -> None:
         unknown = ask(http, dialect, "hello", stream=stream, **continued(dialect, "conv_0000"))
         assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
         assert unknown.json()["error"]["param"] == "conversationId"
-
-
-def chat_status(http: httpx2.Client, conversation: str) -> tuple[int, str]:
-    reply = ask(http, "documents", "hello", conversationId=conversation)
-    return reply.status_code, reply.json().get("error", {}).get("code", "")
-
-
-def test_a_conversation_stays_in_its_workspace(gateway: RunningGateway, http: httpx2.Client) -> None:
-    """The agent keys its chats by folder: elsewhere the same session would be empty."""
-    below = gateway.workspace / "below"
-    below.mkdir(exist_ok=True)
-    conversation = chat(http, "hello", workspace=str(below))["conversationId"]
-    moved = ask(http, "documents", "hello", conversationId=conversation, workspace=str(gateway.workspace))
-    assert (moved.status_code, moved.json()["error"]["param"]) == (400, "workspace")
-    result = chat(http, standin("history"), conversationId=conversation)
-    assert json.loads(text_of(result))["turns"] == 1
-
-
-def test_a_conversation_and_its_folder_outlive_the_gateway(tmp_path: Path) -> None:
-    """At the same path: the agent keys its chats by the folder of its configuration, too."""
-    mark = unique()
-    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        conversation = chat(http, mark)["conversationId"]
-        folder = conversation_folder(gateway, conversation)
-        assert folder.is_dir()
-    assert folder.is_dir()
-    assert list((gateway.data / "instances").iterdir()) == []
-    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        result = chat(http, standin("history"), conversationId=conversation)
-        assert json.loads(text_of(result))["prompts"] == [mark]
-        assert invocation(gateway, mark)["config_dir"] == str(folder / "cursor")
-
-
-# --- what belongs to the user, and what to the gateway ----------------------------------------------------
-
-
-def test_the_users_configuration_is_copied_and_never_changed(tmp_path: Path) -> None:
-    """`--model` rewrites the configuration that the agent is given, and with it the user's later runs."""
-    (tmp_path / ".cursor").mkdir()
-    config = tmp_path / ".cursor" / "cli-config.json"
-    written = b'{ "version": 1,  "permissions": {"allow": ["Shell(echo)"], "deny": []},"model":{"modelId":"auto"} }\n'
-    config.write_bytes(written)
-    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        result = chat(http, standin("shell", "echo from-the-copy"), model="gpt-5-mini")
-        assert "from-the-copy" in json.dumps(result)  # the user's permissions count
-        copy = conversation_folder(gateway, result["conversationId"]) / "cursor" / "cli-config.json"
-        assert json.loads(copy.read_bytes())["model"]["modelId"] == "gpt-5-mini"
-        assert copy.parent.stat().st_mode & 0o077 == 0  # it may hold a login
-        chat(http, "hello", conversationId=result["conversationId"], model="composer-2.5-fast")
-        http.get("/v1/models")
-    assert config.read_bytes() == written
-    assert [entry.name for entry in (tmp_path / ".cursor").iterdir()] == ["cli-config.json"]
-
-
-def test_the_agents_environment_and_what_is_logged(tmp_path: Path) -> None:
-    """The key for Cursor goes by environment alone; the gateway's other secrets, and all prompts, go nowhere."""
-    secrets = {"CURSOR_API_KEY": "key-of-cursor", "DATABASE_PASSWORD": "hunter2", "OPENAI_API_KEY": "sk-other"}
-    more = {"TEAM_TOKEN": "for-the-agent", "LC_ALL": "C.UTF-8"}
-    with (
-        running_gateway(
-            tmp_path,
-            settings={"agent_environment": "TEAM_*", "log_level": "debug"},
-            environment={**secrets, **more},
-        ) as gateway,
-        http_client(gateway) as http,
-    ):
-        mark = unique()
-        result = json.loads(text_of(chat(http, f"{mark} {standin('echo-env')}")))
-        names = set(result["names"])
-        assert names.isdisjoint({"DATABASE_PASSWORD", "OPENAI_API_KEY"})
-        assert [name for name in names if name.startswith("CURSOR_GATEWAY_")] == [AGENT]
-        assert {"CURSOR_API_KEY", "CURSOR_CONFIG_DIR", "TEAM_TOKEN", "LC_ALL", "HOME", "PATH"} <= names
-        assert result["values"]["CURSOR_API_KEY"] == "key-of-cursor"
-        assert "key-of-cursor" not in " ".join(invocation(gateway, mark)["argv"])
-        for scenario in ("fail-auth", "crash", "tools", "fail-quota"):
-            for dialect in DIALECTS:
-                ask(http, dialect, f"{mark} {standin(scenario)}", stream=True)
-        http.post("/v1/chat", json={"message": [mark]})
-        http.post("/v1/chat/completions", json=question(mark, n=2))
-    logged = gateway.log.read_text()
-    assert "run started" in logged
-    for secret in (mark, "key-of-cursor", "hunter2", "sk-other", "for-the-agent", "I was about to say"):
-        assert secret not in logged

@@ -27,7 +27,6 @@ from tests.server.conftest import (
     eventually,
     growing,
     http_client,
-    invocations,
     sse,
     standin,
     text_of,
@@ -219,22 +218,6 @@ def test_a_lock_that_lasts_is_reported_although_every_answer_is_stored(tmp_path:
         assert_stored_at_last(http, [(answer, body)])
 
 
-def test_a_lock_in_the_middle_of_a_run_costs_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "go"
-    with started(tmp_path / "home") as (gateway, http):
-        with growing(http, "documents", standin(f"wait-for file={file}")) as reply:
-            reply.until(b"file.")
-            id = reply.response.headers["x-chat-id"]
-            with locked(gateway.data):
-                assert http.get(f"/v1/chat/{id}").json()["status"] == "streaming"
-            file.touch()
-            answer = fold_documents(read_sse(reply.rest()))
-        assert (answer["status"], "stored" in answer["metadata"]) == ("completed", False)
-        kill(gateway)
-    with started(tmp_path / "home") as (_, http):
-        assert http.get(f"/v1/chat/{id}").json() == answer
-
-
 def test_what_was_shown_during_a_lock_outlives_a_kill(tmp_path: Path) -> None:
     file = tmp_path / "go"
     with (
@@ -253,29 +236,6 @@ def test_what_was_shown_during_a_lock_outlives_a_kill(tmp_path: Path) -> None:
         assert http.get(f"/v1/chat/{id}/events").content == received
         assert http.get(f"/v1/chat/{id}").json() == answer
         assert in_history(http, answer["conversationId"])
-
-
-def test_the_same_request_again_is_the_same_run_also_while_nothing_can_be_stored(tmp_path: Path) -> None:
-    file, mark = tmp_path / "go", unique()
-    headers = {"idempotency-key": mark}
-    with started(tmp_path / "home") as (gateway, http):
-        chat(http, "hello")
-        with locked(gateway.data):
-            message = f"{mark} {standin(f'wait-for file={file}')}"
-            with growing(http, "documents", message, headers=headers) as reply:
-                reply.until(b"file.")
-                with growing(http, "documents", message, headers=headers) as other:
-                    other.until(b"file.")
-                    file.touch()
-                    assert other.rest() == reply.rest()
-            again = http.post("/v1/chat", json={"message": message, "stream": True}, headers=headers)
-            assert again.content == reply.body
-            refused = http.post("/v1/chat", json={"message": "another"}, headers=headers)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (409, "idempotency_mismatch")
-        eventually(lambda: in_history(http, reply.response.headers["x-conversation-id"]))
-        again = http.post("/v1/chat", json={"message": message, "stream": True}, headers=headers)
-        assert again.content == reply.body
-        assert len(invocations(gateway, mark)) == 1
 
 
 def test_a_history_that_is_locked_at_the_start_is_used_when_it_is_free(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from cursor_gateway.model.messages import UserMessage, read_image
 from cursor_gateway.runs.run_service import RunRequest
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.processes import members
-from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.dialects.documents.test_dialect import PIXEL
 from tests.gateways import RunningGateway, running_gateway
@@ -29,14 +28,12 @@ from tests.server.conftest import (
     ask,
     chat,
     conversation_folder,
-    eventually,
     growing,
     http_client,
     invocation,
     question,
     sse,
     standin,
-    text_of,
     unique,
 )
 
@@ -164,24 +161,6 @@ def test_the_images_of_a_conversation_are_its_owners_and_nothing_else_is_one(tmp
             "workspace-image?path=../x.png",
         ):
             assert http.get(f"{conversation}/{path}", headers=mine).status_code == 404, path
-
-
-def test_a_title_is_the_beginning_of_what_was_asked_first(quiet: httpx2.Client) -> None:
-    mark = unique()
-    words = " ".join(f"word{number}" for number in range(40))
-    quiet.post(
-        "/v1/chat/completions",
-        json={
-            "messages": [
-                {"role": "system", "content": "You are somebody."},
-                {"role": "user", "content": f"\n{mark} {words}"},
-            ]
-        },
-    )
-    (entry,) = listed(quiet, q=mark)
-    assert entry["title"].startswith(f"{mark} word0 word1")
-    assert entry["title"].endswith("…")
-    assert len(entry["title"]) <= 81
 
 
 def test_messages_documents_commands_and_paths_are_found(quiet: httpx2.Client) -> None:
@@ -313,22 +292,6 @@ def test_what_is_not_there(quiet: httpx2.Client, method: str, path: str) -> None
 # --- deleting -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_deleted_is_gone_everywhere(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark = unique()
-    result = chat(http, f"{mark} {standin('tools')}")
-    conversation, id = result["conversationId"], result["id"]
-    assert conversation_folder(gateway, conversation).is_dir()
-    assert http.delete(f"/v1/conversations/{conversation}").status_code == 204
-    for path in (f"/v1/chat/{id}", f"/v1/chat/{id}/events", f"/v1/conversations/{conversation}"):
-        assert http.get(path).status_code == 404
-    assert ask(http, "documents", "hello", conversationId=conversation).status_code == 404
-    assert http.delete(f"/v1/conversations/{conversation}").status_code == 404
-    assert listed(http, q=mark) == []
-    assert conversation not in ids(listed(http, limit=100))
-    assert not conversation_folder(gateway, conversation).exists()
-    eventually(lambda: not any(mark.encode() in path.read_bytes() for path in gateway.data.glob(f"{FILE}*")))
-
-
 def test_a_conversation_that_is_deleted_takes_its_run_with_it(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
     with growing(http, "documents", f"{mark} {standin('grandchild group=same')}") as reply:
@@ -346,21 +309,6 @@ def test_a_conversation_that_is_deleted_takes_its_run_with_it(gateway: RunningGa
 
 
 # --- what is kept, and for how long -------------------------------------------------------------------------
-
-
-def test_without_a_history_nothing_is_left_when_the_gateway_has_gone(tmp_path: Path) -> None:
-    mark = unique()
-    with running_gateway(tmp_path, settings={"history": "false"}) as gateway, http_client(gateway) as http:
-        result = chat(http, mark)
-        again = chat(http, standin("history"), conversationId=result["conversationId"])
-        assert json.loads(text_of(again))["prompts"] == [mark]
-        assert ids(listed(http, q=mark)) == [result["conversationId"]]
-        assert http.get(f"/v1/chat/{result['id']}").json() == result
-    assert [path for path in gateway.data.rglob("*") if path.is_file()] == []
-    assert list((gateway.data / "instances").iterdir()) == []
-    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        assert http.get(f"/v1/chat/{result['id']}").status_code == 404
-        assert listed(http) == []
 
 
 def test_a_history_that_is_no_longer_wanted_stays_as_it_was(tmp_path: Path) -> None:

@@ -16,13 +16,12 @@ from typing import TypeAlias
 import httpx2
 import pytest
 
-from cursor_gateway.sources.processes import members, start_of
+from cursor_gateway.sources.processes import members
 from cursor_gateway.store.sqlite.run_files import FOLDER
 from tests.agent.records import left_of
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
-    Dialect,
     Json,
     chat,
     eventually,
@@ -32,7 +31,6 @@ from tests.server.conftest import (
     question,
     sse,
     standin,
-    text_of,
     unique,
 )
 from tests.server.test_safety import as_json, connected, request
@@ -71,10 +69,6 @@ def running(gateway: RunningGateway) -> int:
     with http_client(gateway) as client:
         result: int = client.get("/health").json()["runs"]["running"]
         return result
-
-
-def is_gone(pid: int) -> bool:
-    return start_of(pid) is None
 
 
 def ended_runs(gateway: RunningGateway) -> list[Json]:
@@ -161,58 +155,11 @@ def test_the_agent_goes_with_a_client_that_has_sent_another_request_already(leak
     eventually(lambda: not members(group))
 
 
-def test_requests_that_are_sent_at_once_are_answered_in_their_order(leaky: RunningGateway) -> None:
-    get = request("GET", "/health").replace(b"Connection: close\r\n", b"")
-    with connected(leaky) as sock:
-        sock.sendall(get * 3 + request("GET", "/nowhere"))
-        received = b""
-        while piece := sock.recv(65536):
-            received += piece
-    assert re.findall(rb"HTTP/1.1 (\d+)", received) == [b"200"] * 3 + [b"404"]
-
-
 def test_an_agent_that_ignores_the_request_to_end_is_ended(leaky: RunningGateway) -> None:
     mark = unique()
     with http_client(leaky) as client, growing(client, "documents", f"{standin('ignore-term')} {mark}") as stream:
         stream.until(b"listen")
         group = group_of(leaky, mark)
-    eventually(lambda: not members(group))
-
-
-@pytest.mark.parametrize("scenario", ["grandchild group=same", "grandchild-pipe group=same"])
-@pytest.mark.parametrize("dialect", ["documents", "openai"])
-@pytest.mark.quick_cases(1)
-def test_what_the_agent_has_started_goes_with_it(leaky: RunningGateway, scenario: str, dialect: Dialect) -> None:
-    """All of its process group; see test_orphans.py for what has left it."""
-    mark = unique()
-    with http_client(leaky) as client, growing(client, dialect, f"{standin(scenario)} {mark}") as stream:
-        grandchild = _grandchild(stream.until)
-        group: int = invocation(leaky, mark)["pgid"]
-    eventually(lambda: not members(group) and is_gone(grandchild))
-
-
-def _grandchild(until: Callable[[bytes], bytes]) -> int:
-    found = re.search(rb"grandchild=(\d+)", until(b"grandchild="))
-    assert found
-    return int(found[1])
-
-
-@pytest.mark.parametrize("group", ["new", "session"])
-def test_a_grandchild_that_keeps_the_pipe_does_not_keep_the_answer(leaky: RunningGateway, group: str) -> None:
-    """And ends, although it is in another group."""
-    with http_client(leaky) as client:
-        result = chat(client, standin(f"grandchild-pipe group={group} seconds=600"))
-        found = re.search(r"grandchild=(\d+)", text_of(result))
-        assert found
-        eventually(lambda: [run for run in ended_runs(leaky) if run["run_id"] == result["id"]])
-        eventually(lambda: is_gone(int(found[1])))
-
-
-def test_an_agent_that_does_not_end_after_its_result_is_ended(leaky: RunningGateway) -> None:
-    mark = unique()
-    with http_client(leaky) as client:
-        chat(client, f"{standin('hang-after-result')} {mark}")
-    group: int = invocation(leaky, mark)["pgid"]
     eventually(lambda: not members(group))
 
 
@@ -410,20 +357,6 @@ def test_the_agents_go_with_the_gateway(tmp_path: Path, number: signal.Signals, 
     assert b"shutting_down" in chunks
     assert chunks.endswith(b"data: [DONE]\n\n")
     assert refused.startswith(b"HTTP/1.1 503 ")
-
-
-def test_a_gateway_that_stops_lets_runs_finish(tmp_path: Path) -> None:
-    file = tmp_path / "go"
-    settings = {"drain_seconds": "600"}
-    with ended_agents(tmp_path / "home") as home, running_gateway(home, settings=settings) as gateway:
-        with http_client(gateway) as client, growing(client, "documents", standin(f"wait-for file={file}")) as stream:
-            stream.until(b"file.")
-            gateway.process.send_signal(signal.SIGTERM)
-            eventually(lambda: b"stopping" in gateway.log.read_bytes())
-            file.touch()
-            events = sse(stream.rest())
-        assert json.loads(events[-1].data)["status"] == "completed"
-        assert gateway.process.wait(TIMEOUT) == 0
 
 
 @pytest.mark.parametrize("scenario", ["hang-mid", "ignore-term", "grandchild group=same"])

@@ -158,12 +158,6 @@ def test_actions_do_not_hide_the_session(gateway: RunningGateway, http: httpx2.C
     assert option(invocation(gateway, second)["argv"], "--resume") == invocation(gateway, first)["session"]
 
 
-def test_an_answer_continues_what_the_assistant_began(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark = unique()
-    created(http, [user(f"{mark} Answer in JSON."), {"role": "assistant", "content": "{"}])
-    assert "Continue the last message of the assistant" in invocation(gateway, mark)["prompt"]
-
-
 def test_a_run_can_be_read_again_as_a_message(http: httpx2.Client) -> None:
     reply = create(http, "hello", stream=True)
     again = http.get(f"/v1/chat/{read(reply).id}/events", params={"dialect": "messages"})
@@ -189,14 +183,6 @@ def test_what_claude_code_asks_at_its_start_does_no_harm(http: httpx2.Client) ->
 
 
 # --- tools ------------------------------------------------------------------------------------------
-
-
-def test_another_message_instead_of_the_result_is_answered(http: httpx2.Client) -> None:
-    messages = [user(program(call("weather", city="A"), say("It is $1.")))]
-    asked = created(http, messages, tools=[WEATHER])
-    assert asked.stop_reason == "tool_use"
-    answer = created(http, [*messages, echoed(asked), user(program(say("Fine.")))], tools=[WEATHER])
-    assert (text_of(answer), answer.stop_reason) == ("Fine.", "end_turn")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -229,13 +215,6 @@ def test_several_tools_at_once_and_reminders_beside_their_results(gateway: Runni
     assert reminder in text_of(answer)
     assert text_of(answer).replace(reminder, "").startswith("They are sunny and rainy")
     assert len(invocations(gateway, mark)) == 1
-
-
-def test_a_tool_that_failed_says_so(http: httpx2.Client) -> None:
-    messages = [user(program(call("weather", city="A"), say("It is $1.")))]
-    asked = created(http, messages, tools=[WEATHER])
-    answer = created(http, [*messages, echoed(asked), results(asked, "offline", is_error=True)], tools=[WEATHER])
-    assert "offline" in text_of(answer)
 
 
 def test_the_agents_question_is_claude_codes(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -280,18 +259,6 @@ def test_a_rewind_gets_a_new_answer(gateway: RunningGateway, http: httpx2.Client
     assert len(invocations(gateway, f"{mark} hello")) == 2
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("stream", [False, True])
-def test_what_was_answered_is_answered_anew_when_it_is_asked_again(tmp_path: Path, stream: bool) -> None:
-    """Only the time since its answer was delivered tells it from a retry: here, a microsecond."""
-    mark, headers = unique(), claude_code()
-    with own_gateway(tmp_path, settings={"reconnect_seconds": "0.000001"}) as (gateway, http):
-        ids = [read(create(http, mark, headers, tools=[WEATHER], stream=stream)).id for _ in range(3)]
-        assert len(set(ids)) == len(invocations(gateway, mark)) == 3
-        retries = [{"x-stainless-retry-count": count} for count in ("0", "1", "1")]
-        assert len({read(create(http, mark, count, stream=stream)).id for count in retries}) == 1
-
-
 def test_a_rewind_to_before_a_tool_call_gets_a_new_answer(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark, headers = unique(), claude_code()
     first = [user(f"{mark} {program(call('weather', city='A'), say('It is $1.'))}")]
@@ -302,26 +269,6 @@ def test_a_rewind_to_before_a_tool_call_gets_a_new_answer(gateway: RunningGatewa
     assert created(http, second, headers, tools=[WEATHER]).id == answer.id
     assert created(http, first, headers, tools=[WEATHER]).id != asked.id
     assert len(invocations(gateway, mark)) == 2
-
-
-def test_a_client_that_leaves_comes_back_to_its_run(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark, headers = unique(), claude_code()
-    prompt = f"{mark} {program(say('One. '), {'pause_ms': 500}, say('Two.'))}"
-    body = {"model": "auto", "max_tokens": 32_000, "messages": [user(prompt)], "tools": [WEATHER], "stream": True}
-    with http.stream("POST", "/v1/messages", json=body, headers=headers) as reply:
-        next(reply.iter_raw())
-    assert text_of(created(http, prompt, headers, tools=[WEATHER])) == "One. Two."
-    assert len(invocations(gateway, mark)) == 1
-
-
-def test_a_retry_after_a_restart_gets_the_same_answer(tmp_path: Path) -> None:
-    mark, headers = unique(), claude_code()
-    answers = []
-    for _ in range(2):
-        with own_gateway(tmp_path) as (gateway, http):
-            answers.append(created(http, mark, headers, tools=[WEATHER], stream=True))
-            assert len(invocations(gateway, mark)) == 1
-    assert answers[0] == answers[1]
 
 
 @contextmanager
@@ -379,14 +326,6 @@ def test_calls_that_were_made_are_made_again_when_the_gateway_was_killed(tmp_pat
         assert created(http, messages[:1], headers, tools=[WEATHER]).id != first.id  # a rewind: its result had come
         answer = created(http, [*messages, echoed(second), results(second, "rainy")], headers, tools=[WEATHER])
         assert text_of(answer) == "It is sunny and rainy."
-
-
-def test_an_sdk_joins_its_run_only_when_it_retries(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark = unique()
-    tries = [create(http, mark, {"x-stainless-retry-count": count}) for count in ("0", "0", "1")]
-    ids = [read(reply).id for reply in tries]
-    assert ids[0] != ids[1] == ids[2]
-    assert len(invocations(gateway, mark)) == 2
 
 
 # --- Claude Code ------------------------------------------------------------------------------------

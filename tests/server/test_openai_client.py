@@ -1,26 +1,23 @@
 """OpenAI's own client against the gateway, over a socket: what it can do works, and failures are its errors."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import openai as sdk
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
-from tests.gateways import RunningGateway, running_gateway
+from tests.gateways import running_gateway
 from tests.openai_shapes import validate_completion, validate_stream
 from tests.server.conftest import (
     WAYS,
     Dialect,
     ask,
     http_client,
-    invocation,
     invocations,
     openai_client,
-    option,
     question,
     read_reply,
     standin,
@@ -85,43 +82,6 @@ def test_the_streaming_helper(openai: OpenAI) -> None:
     assert "".join(deltas) == SAID_WITH_TOOLS
 
 
-def test_the_asynchronous_client(gateway: RunningGateway) -> None:
-    async def both() -> tuple[str | None, str]:
-        async with AsyncOpenAI(base_url=gateway.openai_url, api_key="any", max_retries=0) as client:
-            whole = await client.chat.completions.create(model="auto", messages=user("hello"))
-            text = ""
-            stream = await client.chat.completions.create(model="auto", messages=user("hello"), stream=True)
-            async for chunk in stream:
-                text += chunk.choices[0].delta.content or ""
-            return whole.choices[0].message.content, text
-
-    assert asyncio.run(both()) == ("You said: hello", "You said: hello")
-
-
-def test_the_raw_response_has_the_ids(openai: OpenAI) -> None:
-    raw = openai.chat.completions.with_raw_response.create(
-        model="auto", messages=user("hello"), extra_headers={"x-request-id": "my-request.1"}
-    )
-    completion = raw.parse()
-    assert raw.headers["x-request-id"] == completion._request_id == "my-request.1"
-    assert completion.id == raw.headers["x-chat-id"].replace("chat_", "chatcmpl-")
-    assert raw.headers["x-conversation-id"].startswith("conv_")
-
-
-def test_a_conversation_that_the_client_sends_whole(gateway: RunningGateway, openai: OpenAI) -> None:
-    mark = unique()
-    messages: list[ChatCompletionMessageParam] = [
-        {"role": "developer", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "One?"}, {"type": "text", "text": "Two?"}]},
-        {"role": "assistant", "content": "Three."},
-        {"role": "user", "content": f"{mark} Four?"},
-    ]
-    openai.chat.completions.create(model="auto", messages=messages)
-    prompt = invocation(gateway, mark)["prompt"]
-    places = [prompt.index(text) for text in ("Be brief.", "One?\nTwo?", "Three.", "Four?")]
-    assert places == sorted(places)
-
-
 # --- models -------------------------------------------------------------------------------------------
 
 
@@ -136,33 +96,7 @@ def test_models(openai: OpenAI) -> None:
     assert "gpt-5-mini" in caught.value.message
 
 
-def test_the_model_is_the_one_that_is_asked_for(gateway: RunningGateway, openai: OpenAI) -> None:
-    mark = unique()
-    completion = openai.chat.completions.create(model="gpt-5-mini", messages=user(mark))
-    assert completion.model == "gpt-5-mini"
-    assert option(invocation(gateway, mark)["argv"], "--model") == "gpt-5-mini"
-
-
 # --- usage, stop, max_tokens ----------------------------------------------------------------------------
-
-
-USAGE = standin("usage input=10 output=20 cache_read=300 cache_write=4000")
-
-
-def test_usage(openai: OpenAI) -> None:
-    usage = completed(openai, USAGE).usage
-    assert usage is not None
-    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (4310, 20, 4330)
-    assert usage.prompt_tokens_details is not None
-    assert usage.prompt_tokens_details.cached_tokens == 300
-
-
-def test_usage_in_a_stream_only_where_it_is_asked_for(http: httpx2.Client) -> None:
-    body = ask(http, "openai", USAGE, stream=True, stream_options={"include_usage": True}).content
-    usage = validate_stream(body, include_usage=True)[-1].usage
-    assert usage
-    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (4310, 20, 4330)
-    validate_stream(ask(http, "openai", USAGE, stream=True).content, include_usage=False)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -254,13 +188,6 @@ def test_the_agents_tools_can_be_forwarded_as_calls(tmp_path: Path) -> None:
             with client.chat.completions.stream(model="auto", messages=user(standin("tools"))) as stream:
                 calls = stream.get_final_completion().choices[0].message.tool_calls
             assert [call.function.name for call in calls or []] == names
-
-
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
-def test_an_agent_that_does_not_make_the_call_that_was_demanded_has_failed(openai: OpenAI, choice: Any) -> None:
-    with pytest.raises(sdk.APIStatusError) as caught:
-        completed(openai.with_options(max_retries=0), f"{unique()} hello", tools=[WEATHER], tool_choice=choice)
-    assert (caught.value.status_code, caught.value.code) == (424, "tool_not_called")
 
 
 # --- errors as exceptions -------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from tests.responses_shapes import (
     read_stream,
     text_of,
 )
-from tests.server.conftest import Json, eventually, invocations, standin, unique
-from tests.server.test_caller_tools import CITY, PNG, call, own_gateway, program, say
+from tests.server.conftest import Json, invocations, standin, unique
+from tests.server.test_caller_tools import CITY, call, own_gateway, program, say
 
 CODEX = {"originator": "codex_cli_rs"}
 TOOLS: list[Json] = [
@@ -127,12 +127,6 @@ def test_an_answer_is_looked_up(http: httpx2.Client) -> None:
     assert text_of(read_stream(replay.content)) == "You said: hello"
 
 
-def test_the_stream_that_is_looked_up_is_the_same_to_the_byte(http: httpx2.Client) -> None:
-    reply = create(http, standin("tools"), stream=True)
-    id = read_stream(reply.content).id
-    assert http.get(f"/v1/responses/{id}", params={"stream": "true"}).content == reply.content
-
-
 def test_what_is_not_stored_is_not_found(http: httpx2.Client) -> None:
     not_stored = create(http, "hello", store=False).json()["id"]
     deleted = create(http, "hello").json()["id"]
@@ -153,21 +147,6 @@ def test_what_is_not_stored_cannot_be_continued(http: httpx2.Client) -> None:
     assert error(create(http, [given], tools=TOOLS, previous_response_id=first["id"])) == unknown
     assert http.delete(f"/v1/responses/{first['id']}").status_code == 404
     assert error(create(http, "hello", previous_response_id=first["id"])) == unknown
-
-
-def test_what_was_deleted_cannot_be_continued(http: httpx2.Client) -> None:
-    first = create(http, "hello").json()["id"]
-    second = create(http, "hello", previous_response_id=first).json()["id"]
-    assert http.delete(f"/v1/responses/{first}").status_code == 200
-    assert http.delete(f"/v1/responses/{first}").status_code == 404
-    assert error(create(http, "hello", previous_response_id=first))[:2] == (400, "previous_response_not_found")
-    assert create(http, "hello", previous_response_id=second).status_code == 200
-
-
-def test_an_answer_is_deleted(http: httpx2.Client) -> None:
-    id = create(http, "hello").json()["id"]
-    assert http.delete(f"/v1/responses/{id}").json() == {"id": id, "object": "response", "deleted": True}
-    assert http.get(f"/v1/responses/{id}").status_code == 404
 
 
 def test_input_items(http: httpx2.Client) -> None:
@@ -192,12 +171,6 @@ def test_in_the_background_and_cancelled(http: httpx2.Client, sent: dict[str, An
     assert read_response(http.get(f"/v1/responses/{response.id}").content).status == "cancelled"
 
 
-def test_in_the_background_to_its_end(http: httpx2.Client) -> None:
-    id = create(http, "hello", background=True).json()["id"]
-    eventually(lambda: http.get(f"/v1/responses/{id}").json()["status"] == "completed")
-    assert text_of(read_response(http.get(f"/v1/responses/{id}").content)) == "You said: hello"
-
-
 # --- going on ---------------------------------------------------------------------------------------
 
 
@@ -212,18 +185,6 @@ def test_a_response_is_continued_by_its_id(gateway: RunningGateway, http: httpx2
     assert "Be brief." not in two["prompt"]
 
 
-def test_an_older_response_is_continued_in_a_fork(gateway: RunningGateway, http: httpx2.Client) -> None:
-    marks = [unique() for _ in range(3)]
-    first = created(http, marks[0])
-    second = created(http, marks[1], previous_response_id=first.id)
-    fork = created(http, marks[2], previous_response_id=first.id)
-    assert text_of(read_response(http.get(f"/v1/responses/{second.id}").content)) == text_of(second)
-    prompt = invocations(gateway, marks[2])[-1]["prompt"]
-    assert marks[0] in prompt
-    assert marks[1] not in prompt
-    assert len({first.id, second.id, fork.id}) == 3
-
-
 def test_responses_outlive_the_gateway(tmp_path: Path) -> None:
     mark = unique()
     headers = {**CODEX, "session-id": mark}
@@ -236,25 +197,8 @@ def test_responses_outlive_the_gateway(tmp_path: Path) -> None:
         assert len(invocations(gateway, mark)) == 1
 
 
-def test_an_unknown_previous_response_is_an_error_that_codex_knows(http: httpx2.Client) -> None:
-    reply = create(http, "hello", previous_response_id="resp_00000000000000000000000000000000")
-    assert error(reply) == (400, "previous_response_not_found", "previous_response_id")
-
-
 def test_an_unknown_conversation_is_named_as_this_api_calls_it(http: httpx2.Client) -> None:
     assert error(create(http, "hello", conversation="conv_1")) == (404, "not_found", "conversation")
-
-
-def test_a_client_that_sends_everything_again_goes_on_in_the_same_session(
-    gateway: RunningGateway, http: httpx2.Client
-) -> None:
-    mark = unique()
-    items: list[Json] = [{"role": "user", "content": f"{mark} {standin('tools')}"}]
-    first = create(http, items, stream=False).json()
-    items += [*first["output"], {"role": "user", "content": f"{mark} again"}]
-    created(http, items)
-    _, second = invocations(gateway, mark)
-    assert "--resume" in json.dumps(second["argv"])
 
 
 def referring(output: list[Json]) -> list[Json]:
@@ -330,19 +274,6 @@ FORMS = [
 ]
 
 
-def test_another_message_instead_of_the_result_of_a_call_is_answered(http: httpx2.Client) -> None:
-    """The call is over, unanswered: nobody waits for its result, or is refused because of it."""
-    first = created(http, program(call("weather", city="Paris"), say("It is $1.")), tools=TOOLS)
-    assert [item["type"] for item in _plain(first.output)][-1] == "function_call"
-    second = created(http, "hello", previous_response_id=first.id)
-    assert (second.status, second.previous_response_id) == ("completed", first.id)
-    late = create(
-        http,
-        [{"type": "function_call_output", "call_id": "call_x", "output": "sunny"}, {"role": "user", "content": "hi"}],
-    )
-    assert late.status_code == 200
-
-
 def test_a_result_for_a_run_that_another_message_ended_starts_one_agent_however_often_it_comes(
     gateway: RunningGateway, http: httpx2.Client
 ) -> None:
@@ -405,13 +336,6 @@ def test_the_result_may_come_with_the_id_of_the_response_alone(gateway: RunningG
     assert read_response(http.get(f"/v1/responses/{second.id}").content) == second
 
 
-def test_an_image_is_shown_to_the_agent(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark = unique()
-    content = [{"type": "input_text", "text": mark}, {"type": "input_image", "image_url": PNG}]
-    created(http, [{"role": "user", "content": content}])
-    assert ".png" in invocations(gateway, mark)[0]["prompt"]
-
-
 # --- retries ----------------------------------------------------------------------------------------
 
 
@@ -429,17 +353,6 @@ def test_codex_that_retries_gets_the_same_run_and_only_what_it_lacks(
     done = [event.item.id for event in read_events(again.content) if type(event).__name__ == "ItemDone"]  # type: ignore[union-attr] # which has an item
     assert done == [item.id for item in first.output[3:]]
     assert len(invocations(gateway, mark)) == 1
-
-
-def test_codex_names_what_is_asked(gateway: RunningGateway, http: httpx2.Client) -> None:
-    """A retry may offer other tools; the same words in another turn are another question."""
-    mark = unique()
-    runs = []
-    for turn, tools in (("one", []), ("one", TOOLS), ("two", [])):
-        headers = {**CODEX, "session-id": mark, "x-codex-turn-metadata": json.dumps({"turn_id": turn})}
-        runs.append(create(http, f"{mark} hello", headers, stream=True, tools=tools).headers["x-chat-id"])
-    assert runs[0] == runs[1] != runs[2]
-    assert len(invocations(gateway, mark)) == 2
 
 
 def test_codex_that_was_cut_off_joins_the_run_that_goes_on(
@@ -477,14 +390,6 @@ def test_an_sdk_that_retries_gets_the_same_run_but_asking_twice_gives_two(
 def test_a_failure_is_a_status_for_most(http: httpx2.Client, stream: bool) -> None:
     reply = create(http, standin("fail-auth"), stream=stream)
     assert error(reply)[:2] == (401, "agent_unauthenticated")
-
-
-def test_a_failure_is_a_response_that_failed_for_codex(http: httpx2.Client) -> None:
-    reply = create(http, standin("fail-auth"), CODEX, stream=True)
-    *_, last = read_events(reply.content)
-    assert isinstance(last, Failed)
-    assert last.response.error is not None
-    assert last.response.error.code == "invalid_prompt"
 
 
 def test_codex_is_told_in_the_stream_what_is_refused(http: httpx2.Client) -> None:
@@ -547,12 +452,6 @@ def test_codex_asks_once_for_an_answer_that_is_never_json(gateway: RunningGatewa
     assert len(asked) == 1
 
 
-def test_tokens_are_counted(http: httpx2.Client) -> None:
-    counted = http.post("/v1/responses/input_tokens", json={"model": "auto", "input": "one two three", "tools": TOOLS})
-    assert counted.json()["object"] == "response.input_tokens"
-    assert counted.json()["input_tokens"] > 3
-
-
 def test_a_compacted_conversation_is_known_when_it_comes_back(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark, secret = unique(), unique()
     items = [{"role": "user", "content": secret}, {"role": "assistant", "content": "I see."}]
@@ -590,14 +489,3 @@ def test_a_run_that_waits_for_results_does_not_take_those_of_a_compaction(
     (answer,) = client.ask()
     assert answer["content"][0]["text"] == "It is hot."
     assert len(invocations(gateway, mark)) == 2
-
-
-def test_codex_works_in_its_folder_if_it_may(tmp_path: Path) -> None:
-    with own_gateway(tmp_path) as (gateway, http):
-        inside, mark, other = gateway.workspace / "inside", unique(), unique()
-        inside.mkdir()
-        for folder, word in ((str(inside), mark), ("/", other)):
-            turn = json.dumps({"workspaces": {folder: {}}})
-            created(http, word, {**CODEX, "x-codex-turn-metadata": turn}, stream=True)
-        assert invocations(gateway, mark)[0]["cwd"] == str(inside)
-        assert invocations(gateway, other)[0]["cwd"] == str(gateway.workspace)

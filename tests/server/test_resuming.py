@@ -587,30 +587,6 @@ def test_a_stream_that_was_cut_goes_on_from_its_own_numbers(http: httpx2.Client,
         assert received.body == reply.content
 
 
-def test_the_form_can_be_asked_for_by_header(http: httpx2.Client) -> None:
-    id = chat(http, "hello")["id"]
-    reply = http.get(f"/v1/chat/{id}/events", headers={"accept": "application/x-ndjson"})
-    assert reply.headers["content-type"] == "application/x-ndjson"
-    assert reply.content == read(http, id, Habits("ndjson")).body
-    assert http.get(f"/v1/chat/{id}/events").headers["content-type"].startswith("text/event-stream")
-
-
-def test_a_reader_who_joins_keeps_a_run_alive_and_the_last_one_ends_it(http: httpx2.Client) -> None:
-    with growing(http, "documents", standin("hang-mid")) as first:
-        first.until(b"more")
-        id = first.response.headers["x-chat-id"]
-        joined = http.stream("GET", f"/v1/chat/{id}/events")
-        with joined as reply:
-            pieces = reply.iter_raw()
-            next(pieces)
-            first.response.close()
-            for _ in range(20):
-                assert http.get(f"/v1/chat/{id}").json()["status"] == "streaming"
-    result = ended(http, id)
-    assert (result["status"], result["documents"][-1]["metadata"]["errorCode"]) == ("error", "CANCELLED")
-    assert text_of(result) == "I was about to say more."
-
-
 def ended(http: httpx2.Client, id: str) -> Json:
     eventually(lambda: http.get(f"/v1/chat/{id}").json()["status"] != "streaming")
     found: Json = http.get(f"/v1/chat/{id}").json()

@@ -238,23 +238,6 @@ def test_a_body_that_does_not_come_is_not_waited_for(open_gateway: RunningGatewa
     assert_nothing_was_started(open_gateway, client, mark)
 
 
-def test_a_body_that_trickles_is_not_waited_for(open_gateway: RunningGateway) -> None:
-    with connected(open_gateway) as sock:
-        sock.sendall(request("POST", "/v1/chat", "Content-Type: application/json", "Content-Length: 1000"))
-        sock.setblocking(False)
-        answer = b""
-
-        def trickled() -> bytes:
-            nonlocal answer
-            with suppress(BlockingIOError):
-                sock.send(b" ")  # each byte comes well within the limit, the body does not
-            with suppress(BlockingIOError):
-                answer += sock.recv(65536)
-            return answer
-
-        assert eventually(trickled).startswith(b"HTTP/1.1 408 ")
-
-
 # --- workspaces -----------------------------------------------------------------------------------------
 
 
@@ -447,47 +430,6 @@ def test_a_place_is_free_again_when_its_run_has_ended(tmp_path: Path) -> None:
                 assert client.post("/v1/chat", json={"message": standin(scenario)}).status_code != 429
 
 
-# --- secrets --------------------------------------------------------------------------------------------
-
-
-def test_secrets_and_prompts_are_disclosed_to_nobody(keyed_gateway: RunningGateway, alice: httpx2.Client) -> None:
-    """The prompt itself is an argument of the agent, as its program wants it; no secret is."""
-    prompt = unique()
-    wrong = f"cgw_wrong_{unique()}"
-    replies = []
-    for scenario in ("text", "crash", "crash-early", "fail-auth", "fail-key", "garbage", "fail-network", "bad-utf8"):
-        for body in ({"message": f"{prompt}\n{standin(scenario)}"}, {"message": f"{standin(scenario)} {prompt}"}):
-            replies.append(alice.post("/v1/chat", json=body))
-            replies.append(alice.post("/v1/chat", json={**body, "stream": True}))
-            replies.append(alice.post("/v1/chat/completions", json=question(body["message"])))
-    replies += [
-        alice.post("/v1/chat", json={"message": prompt, "model": "none-such"}),
-        alice.post("/v1/chat", json={"message": [prompt]}),
-        alice.post(
-            "/v1/chat", content=f'{{"message": "{prompt}'.encode(), headers={"content-type": "application/json"}
-        ),
-        alice.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": {"text": prompt}}]}),
-        alice.post("/v1/chat", json={"message": prompt}, headers={"authorization": f"Bearer {wrong}"}),
-        alice.post("/v1/chat", json={"message": prompt}, headers={"host": "evil.example"}),
-        alice.get("/metrics"),
-        alice.get("/health"),
-        alice.get("/v1/models"),
-    ]
-    secrets = [ALICE, BOB, hash_key(ALICE), hash_key(ALICE).removeprefix("sha256:"), CURSOR_KEY, wrong]
-    eventually(lambda: "run ended" in keyed_gateway.log.read_text())
-    logged = keyed_gateway.log.read_text()
-    arguments = [json.loads(line)["argv"] for line in keyed_gateway.agent_log.read_text().splitlines()]
-    for secret in secrets:
-        assert secret not in logged
-        assert secret not in json.dumps(arguments)
-        for reply in replies:
-            assert secret not in reply.text
-            assert secret not in str(reply.headers)
-    assert prompt not in logged
-    for reply in replies:
-        assert prompt not in reply.text
-
-
 # --- what is sent back ----------------------------------------------------------------------------------
 
 
@@ -501,36 +443,3 @@ HOSTILE = [
     "data: forged",
     ": comment\n: keep-alive\n\n",
 ]
-
-
-# --- logs -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("format", ["json", "human"])
-def test_a_line_of_the_log_cannot_be_forged(tmp_path: Path, format: str) -> None:
-    forged = '{"event": "forged", "level": "error"}'
-    evil = f"evil\n{forged}\r\x1b[2K\x1b[31m forged\u2028{forged}\x85"
-    settings = {"log_format": format, "log_level": "debug"}
-    with running_gateway(tmp_path, settings=settings) as gateway, http_client(gateway) as client:
-        (gateway.workspace / evil).mkdir()
-        chat(client, standin("text"), workspace=evil)
-        quoted = "".join(f"%{byte:02x}" for byte in evil.encode())
-        for model in (evil, "auto " + forged):
-            assert client.post("/v1/chat", json={"message": "x", "model": model}).status_code == 404
-        client.post("/v1/chat", json={"message": "x", "workspace": evil + "x"})
-        client.get(f"/{quoted}")
-        client.get(f"/v1/models/{quoted}?{quoted}")
-        client.post(f"/v1/chat/{quoted}/cancel", json={})
-        for header in ("User-Agent", "X-Request-Id", "Origin", "Referer", "X-Forwarded-For", "Host"):
-            exchange(gateway, request("GET", "/health", f"{header}: {forged}\r\x1b[2K"))
-            exchange(gateway, request("GET", "/health", f"{header}: x\r\n {forged}"))
-        exchange(gateway, f"{forged}\r\n\r\n".encode())
-    logged = gateway.log.read_text()
-    lines = logged.removesuffix("\n").split("\n")
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]", logged)
-    started = [line for line in lines if "run started" in line]
-    assert len([line for line in started if "evil" in line]) == 1  # it is told, in its one line
-    if format == "json":
-        assert all(json.loads(line)["event"] != "forged" for line in lines)
-    else:
-        assert all(re.match(r"\d{4}-\d{2}-\d{2}T|    ", line) for line in lines), logged

@@ -30,7 +30,6 @@ from tests.server.conftest import (
     openai_client,
     sse,
     standin,
-    text_of,
     unique,
 )
 
@@ -324,29 +323,6 @@ def _accepts(gateway: RunningGateway) -> bool:
         return False
 
 
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_sigterm_ends_a_run_that_hangs(tmp_path: Path, dialect: Dialect) -> None:
-    mark = unique()
-    settings = {"drain_seconds": "0.3", "grace_seconds": "0.3"}
-    with running_gateway(tmp_path, settings=settings) as gateway, http_client(gateway) as http:
-        with growing(http, dialect, f"{mark} {standin('ignore-term')}") as reply:
-            reply.until(b"listen.")
-            pid = invocation(gateway, mark)["pid"]
-            gateway.process.send_signal(signal.SIGTERM)
-            body = reply.rest()
-        assert gateway.process.wait(TIMEOUT) == 0
-    assert is_gone(pid)
-    if dialect == "openai":
-        error = read_stream(body).error
-        assert error is not None
-        assert (error.code, "send the request again" in error.message) == ("shutting_down", True)
-    else:
-        last = json.loads(sse(body)[-2].data)
-        assert last["metadata"]["errorCode"] == "SHUTTING_DOWN"
-    assert not list((gateway.data / "instances").iterdir())  # nothing is left for the next gateway to tidy up
-
-
 def test_ctrl_c_twice_does_not_wait(tmp_path: Path) -> None:
     """The first lets runs finish (here for an hour), the second means it."""
     mark = unique()
@@ -359,26 +335,6 @@ def test_ctrl_c_twice_does_not_wait(tmp_path: Path) -> None:
             gateway.process.send_signal(signal.SIGINT)
             gateway.process.wait(60)
         eventually(lambda: is_gone(pid))
-
-
-def test_a_killed_gateways_agents_are_ended_by_the_next(tmp_path: Path) -> None:
-    mark = unique()
-    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        with growing(http, "openai", f"{mark} {standin('ignore-term')}") as reply:
-            reply.until(b"listen.")
-            pid = invocation(gateway, mark)["pid"]
-            gateway.process.kill()
-            gateway.process.wait(TIMEOUT)
-        assert not is_gone(pid)
-    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        assert text_of(chat(http, "hello")) == "You said: hello"
-        assert _has_ended(pid)
-
-
-def _has_ended(pid: int) -> bool:
-    """Also for one that nobody has reaped: its parent is gone."""
-    status = Path(f"/proc/{pid}/stat")
-    return is_gone(pid) or (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def test_it_opens_the_page_in_the_browser(tmp_path: Path) -> None:

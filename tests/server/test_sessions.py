@@ -13,8 +13,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from openai import OpenAI
-from openai.types.chat import ChatCompletionMessageParam
 
 from cursor_gateway.keys import hash_key
 from tests.agent.sections import sections
@@ -33,7 +31,6 @@ from tests.server.conftest import (
     invocation,
     invocations,
     is_gone,
-    openai_client,
     option,
     sse,
     standin,
@@ -121,37 +118,6 @@ def test_a_client_that_sends_all_is_known_by_what_it_sends(
     assert len(invocation(gateway, marks[-1])["history"]) == 3
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_the_real_client_is_known(gateway: RunningGateway, openai: OpenAI, stream: bool) -> None:
-    marks = [unique() for _ in range(3)]
-    messages: list[ChatCompletionMessageParam] = []
-    for mark in marks:
-        messages.append({"role": "user", "content": f"{mark} {standin('fences')}"})
-        if stream:
-            chunks = openai.chat.completions.create(model="auto", messages=messages, stream=True)
-            answer = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-        else:
-            answer = openai.chat.completions.create(model="auto", messages=messages).choices[0].message.content or ""
-        messages.append({"role": "assistant", "content": answer})
-    for mark in marks[1:]:
-        assert_resumed(gateway, marks[0], mark, f"{mark} {standin('fences')}")
-
-
-def test_what_clients_do_to_a_text_does_not_matter(gateway: RunningGateway, http: httpx2.Client) -> None:
-    talk, first, second = Talk(http, system=" Be brief.\n"), unique(), unique()
-    talk.say(f"{first} {standin('fences')}")
-    system, user, answer = talk.messages
-    talk.messages = [
-        {"role": "developer", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": user["content"]}]},
-        {"role": "assistant", "content": answer["content"].strip(), "refusal": None},
-    ]
-    assert system["content"] != "Be brief."
-    talk.say(new(second))
-    assert talk.has_gone_on()
-    assert_resumed(gateway, first, second)
-
-
 def test_several_messages_may_be_new(gateway: RunningGateway, http: httpx2.Client) -> None:
     talk, first, second, third = Talk(http), unique(), unique(), unique()
     talk.say(new(first))
@@ -232,26 +198,6 @@ def test_the_clients_own_name_for_its_session_counts(gateway: RunningGateway, ht
     assert_fresh(gateway, mark, opening)
 
 
-def test_two_conversations_with_the_same_opening_each_keep_a_session(
-    gateway: RunningGateway, http: httpx2.Client
-) -> None:
-    opening = f"{unique()} hello"
-    one, two = Talk(http), Talk(http)
-    assert one.say(opening) == two.say(opening)
-    marks = [unique(), unique()]
-    at_once({number: partial(talk.say, new(marks[number])) for number, talk in enumerate((one, two))})
-    found = [invocation(gateway, mark) for mark in marks]
-    assert {option(line["argv"], "--resume") for line in found} == {
-        line["session"] for line in invocations(gateway, opening)
-    }
-    assert [len(line["history"]) for line in found] == [1, 1]
-    assert {one.ids[-1], two.ids[-1]} == {one.ids[0], two.ids[0]}
-    for talk, mark in ((one, marks[0]), (two, marks[1])):
-        again = unique()
-        talk.say(new(again))
-        assert_resumed(gateway, mark, again)
-
-
 def test_three_at_once_from_two_that_said_the_same_are_three_sessions(
     gateway: RunningGateway, http: httpx2.Client
 ) -> None:
@@ -268,23 +214,6 @@ def test_three_at_once_from_two_that_said_the_same_are_three_sessions(
     sessions = [invocation(gateway, mark)["session"] for mark in marks]
     assert len(set(sessions)) == 3
     assert sorted(len(invocation(gateway, mark)["history"]) for mark in marks) == [0, 1, 1]
-
-
-def test_elsewhere_otherwise_and_with_other_tools_it_is_another_session(
-    gateway: RunningGateway, http: httpx2.Client
-) -> None:
-    below = gateway.workspace / "elsewhere"
-    below.mkdir(exist_ok=True)
-    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-    for other in ({"cursor": {"workspace": str(below)}}, {"cursor": {"mode": "ask"}}, {"tools": [tool]}):
-        talk, first, second = Talk(http), unique(), unique()
-        talk.say(new(first))
-        talk.say(new(second), **other)
-        assert not talk.has_gone_on()
-        assert_fresh(gateway, second, first)
-        third = unique()
-        talk.say(new(third), **other)
-        assert_resumed(gateway, second, third)
 
 
 def test_another_model_goes_on_with_the_session(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -477,31 +406,6 @@ def test_a_request_of_any_api_says_whether_it_waits(tmp_path: Path) -> None:
         reply.rest()
 
 
-def test_turns_may_wait_for_each_other(tmp_path: Path) -> None:
-    file = tmp_path / "go"
-    first, *others = [unique() for _ in range(4)]
-    with restarted(tmp_path / "home", when_busy="wait") as (gateway, http):
-        with growing(http, "documents", f"{first} {standin(f'wait-for file={file}')}") as reply:
-            reply.until(b"file.")
-            conversation = reply.response.headers["x-conversation-id"]
-
-            def release() -> None:
-                for _ in range(20):  # the others have asked meanwhile, or will: none of them may start
-                    assert http.get("/health").json()["runs"]["running"] == 1
-                file.touch()
-                reply.rest()
-
-            asked: dict[Any, Callable[[], Any]] = {
-                mark: partial(chat, http, new(mark), conversationId=conversation) for mark in others
-            }
-            result = at_once({**asked, "release": release})
-        assert {result[mark]["conversationId"] for mark in others} == {conversation}
-        found = [invocation(gateway, mark) for mark in others]
-        assert sorted(len(line["history"]) for line in found) == [1, 2, 3]
-        for mark in others:
-            assert_resumed(gateway, first, mark)
-
-
 # --- whose it is --------------------------------------------------------------------------------------------
 
 ALICE, BOB = "key-of-alice", "key-of-bob"
@@ -512,66 +416,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]
     keys = f"alice={hash_key(ALICE)},bob={hash_key(BOB)}"
     with running_gateway(tmp_path_factory.mktemp("shared"), settings={"api_keys": keys}) as running:
         yield running
-
-
-@contextmanager
-def client_of(gateway: RunningGateway, key: str) -> Iterator[httpx2.Client]:
-    with http_client(gateway) as client:
-        client.headers["authorization"] = f"Bearer {key}"
-        yield client
-
-
-def test_nothing_of_another_owner_is_found(shared: RunningGateway) -> None:
-    with client_of(shared, ALICE) as alice, client_of(shared, BOB) as bob:
-        talk, first, second = Talk(alice, x_session_id="the same"), unique(), unique()
-        talk.say(new(first))
-        other = Talk(bob, x_session_id="the same")
-        other.messages = list(talk.messages)
-        other.say(new(second))  # the fingerprint
-        assert other.ids != talk.ids
-        assert_fresh(shared, second, first)
-
-        (conversation,) = talk.ids
-        run = alice.get(f"/v1/conversations/{conversation}").json()["runs"][0]["id"]
-        for method, path in (
-            ("GET", f"/v1/chat/{run}"),
-            ("GET", f"/v1/chat/{run}/events"),
-            ("POST", f"/v1/chat/{run}/cancel"),
-            ("GET", f"/v1/conversations/{conversation}"),
-            ("DELETE", f"/v1/conversations/{conversation}"),
-        ):
-            refused = bob.request(method, path, json={} if method == "POST" else None)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "not_found"), path
-        refused = ask(bob, "documents", "hello", conversationId=conversation)
-        assert (refused.status_code, refused.json()["error"]["param"]) == (404, "conversationId")
-        assert conversation not in bob.get("/v1/conversations").text
-        assert bob.get("/v1/conversations", params={"q": first}).json()["conversations"][0]["id"] == other.ids[0]
-        assert alice.get(f"/v1/chat/{run}").status_code == 200
-
-
-def test_a_run_that_goes_on_is_its_owners_alone(shared: RunningGateway, tmp_path: Path) -> None:
-    with client_of(shared, ALICE) as alice, client_of(shared, BOB) as bob:
-        file = tmp_path / "go"
-        with growing(alice, "documents", standin(f"wait-for file={file}")) as reply:
-            reply.until(b"file.")
-            headers = reply.response.headers
-            for path in (f"/v1/chat/{headers['x-chat-id']}", f"/v1/conversations/{headers['x-conversation-id']}"):
-                assert bob.get(path).status_code == 404
-            assert bob.get(f"/v1/chat/{headers['x-chat-id']}/events").status_code == 404
-            assert bob.post(f"/v1/chat/{headers['x-chat-id']}/cancel", json={}).status_code == 404
-            assert bob.delete(f"/v1/conversations/{headers['x-conversation-id']}").status_code == 404
-            file.touch()
-            assert json.loads(sse(reply.rest())[-1].data)["status"] == "completed"
-
-
-def test_a_key_of_a_request_is_its_owners_alone(shared: RunningGateway) -> None:
-    with client_of(shared, ALICE) as alice, client_of(shared, BOB) as bob:
-        mark = unique()
-        replies = [keyed(client, mark, {"message": mark}) for client in (alice, bob, alice, bob)]
-        ids = [reply.headers["x-chat-id"] for reply in replies]
-        assert (ids[0], ids[1]) == (ids[2], ids[3])
-        assert ids[0] != ids[1]
-        assert len(invocations(shared, mark)) == 2
 
 
 # --- the same request again ---------------------------------------------------------------------------------
@@ -694,16 +538,6 @@ def test_a_key_that_is_none_is_refused(http: httpx2.Client, key: str) -> None:
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "Idempotency-Key")
 
 
-def test_a_repeated_turn_of_a_conversation_is_one_turn(gateway: RunningGateway, http: httpx2.Client) -> None:
-    first, second, third = unique(), unique(), unique()
-    conversation = chat(http, first)["conversationId"]
-    for _ in range(2):
-        assert keyed(http, second, {"message": second, "conversationId": conversation}).status_code == 200
-    chat(http, third, conversationId=conversation)
-    assert len(invocations(gateway, second)) == 1
-    assert [turn["prompt"] for turn in invocation(gateway, third)["history"]] == [first, second]
-
-
 def test_keys_outlive_the_gateway(tmp_path: Path) -> None:
     mark = unique()
     bodies = both(mark, "tools")
@@ -719,17 +553,6 @@ def test_keys_outlive_the_gateway(tmp_path: Path) -> None:
         again = keyed(http, "failed", {"message": standin("fail-quota-early")})
         assert (again.status_code, again.content) == (429, failed.content)
         assert len(invocations(gateway, mark)) == 2
-
-
-def test_the_real_client_can_name_its_request(gateway: RunningGateway) -> None:
-    mark = unique()
-    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": f"{mark} {standin('text')}"}]
-    with openai_client(gateway, default_headers={"Idempotency-Key": mark}) as client:
-        answers = {
-            client.chat.completions.create(model="auto", messages=messages).choices[0].message.content for _ in range(2)
-        }
-    assert len(answers) == 1
-    assert len(invocations(gateway, mark)) == 1
 
 
 def test_a_key_is_free_again_when_its_conversation_was_deleted(gateway: RunningGateway, http: httpx2.Client) -> None:

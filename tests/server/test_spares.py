@@ -15,7 +15,6 @@ from tests.agent.records import records
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import Json, chat, eventually, http_client, invocations, unique
 from tests.server.test_leaks import ended_agents
-from tests.server.test_shares import two_owners
 
 
 @pytest.fixture
@@ -83,14 +82,6 @@ def test_a_new_conversation_begins_in_the_folder_of_the_agent_that_waited(home: 
     assert len(left) == 2  # and that of the first conversation
 
 
-def test_what_was_started_for_one_key_is_not_used_for_another(home: Path) -> None:
-    with two_owners(home, spare_agents="4") as (gateway, clients):
-        for spares, client in zip((2, 4), clients.values(), strict=True):
-            assert "warm" not in ask(client, unique())["metadata"]
-            waiting(gateway, spares)
-        assert ask(client, unique())["metadata"]["warm"] is True
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_gateway_that_ends_leaves_no_agent_that_waits(home: Path, how: signal.Signals) -> None:
     with running_gateway(home) as gateway, http_client(gateway) as client:
@@ -99,15 +90,6 @@ def test_a_gateway_that_ends_leaves_no_agent_that_waits(home: Path, how: signal.
         gateway.process.send_signal(how)
         gateway.process.wait(60)
         assert eventually(lambda: not members(spare))
-
-
-def test_a_conversation_that_is_deleted_leaves_no_agent_that_waits(home: Path) -> None:
-    with running_gateway(home) as gateway, http_client(gateway) as client:
-        id = ask(client, unique())["conversationId"]
-        (spare,) = waiting(gateway)
-        assert client.delete(f"/v1/conversations/{id}").status_code in (200, 202, 204)
-        assert not members(spare)
-        assert not (gateway.data / "conversations" / id).exists()
 
 
 def test_none_is_started_where_that_is_turned_off(home: Path) -> None:

@@ -32,10 +32,9 @@ from cursor_gateway.sources.base import AgentUse
 from cursor_gateway.stages.run_spans import Convention
 from tests.gateways import RunningGateway, running_gateway
 from tests.mcp_server.host import Mode, http_host
-from tests.server.conftest import Json, chat, eventually, growing, http_client, standin, unique
+from tests.server.conftest import Json, chat, eventually, http_client, standin, unique
 from tests.server.observed import new_run, observed
 from tests.server.otlp import Collector, ReceivedSpan, collector
-from tests.server.test_approvals import allow, waiting_run
 from tests.server.test_caller_tools import WEATHER, Caller, call, only_call, program, say
 from tests.server.test_walk import Entered, traced_completion
 
@@ -154,27 +153,6 @@ def test_a_caller_that_is_not_sampled_is_not_sent(collected: Collector, client: 
     assert not [span for span in collected.spans if span.trace_id == other]
 
 
-def test_tools_have_spans_with_their_names_and_errors(collected: Collector, client: httpx2.Client) -> None:
-    steps = [{"native": "shell", "args": {"command": "exit 3"}}, {"native": "read", "args": {"path": "missing.txt"}}]
-    asked = chat(client, program(*steps, say("Done.")), mode="agent")
-    spans = spans_of(collected, asked["id"])
-    run = named(spans, RUN)
-    tools = [span for span in spans if span.name.startswith("execute_tool ")]
-    documents = [one for one in asked["documents"] if one["type"] in ("tool_call", "terminal_command")]
-    assert [span.attributes["cursor_gateway.document.id"] for span in tools] == [one["id"] for one in documents]
-    for span, document in zip(tools, documents, strict=True):
-        assert span.parent_id == run.span_id
-        assert span.attributes["gen_ai.operation.name"] == "execute_tool"
-        assert span.attributes["gen_ai.tool.type"] == "extension"
-        state = document["metadata"].get("state", "completed")
-        assert span.attributes.get("cursor_gateway.tool.state", "completed") == state
-        failed = document["metadata"].get("result", {}).get("status") == "error"
-        assert span.is_error == (failed or state in ("failed", "rejected"))
-    assert any(span.is_error for span in tools)
-    assert tools[-1].attributes["gen_ai.tool.name"] == documents[-1]["metadata"]["toolName"]
-    assert tools[-1].attributes["gen_ai.tool.call.id"] == documents[-1]["metadata"]["toolCallId"]
-
-
 def test_a_run_of_several_requests_is_one_span_that_is_linked_with_them(
     collected: Collector, client: httpx2.Client
 ) -> None:
@@ -214,37 +192,6 @@ def test_a_retry_that_joins_a_run_is_linked_with_it(collected: Collector, client
     assert run.trace_id != trace_id
     (request,) = [span for span in collected.wait(lambda got: bool(_linked(got, run))) if run.span_id in span.links]
     assert (request.trace_id, run.links) == (trace_id, [request.span_id])
-
-
-def test_a_person_who_is_asked_is_a_pause(tmp_path: Path, collected: Collector) -> None:
-    settings = {"wait_for_approval_seconds": "60"}
-    environment = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{collected.url}/v1/traces", **_QUICK}
-    with (
-        running_gateway(tmp_path, settings=settings, environment=environment) as gateway,
-        http_client(gateway) as client,
-        http_client(gateway) as person,
-    ):
-        mark = unique()
-        with growing(client, "documents", f'{mark} standin: shell command="touch {mark}"', mayAsk=False) as reply:
-            run_id = waiting_run(person, mark)
-            allow(person, run_id)
-            reply.rest()
-        spans = spans_of(collected, run_id)
-        assert named(spans, "pause").attributes["cursor_gateway.pause.for"] == "person"
-        run = named(spans, RUN)
-        (answer,) = [span for span in collected.wait(lambda got: bool(_linked(got, run))) if run.span_id in span.links]
-        assert answer.name == "POST /v1/chat/{id}/answer"
-
-
-def test_a_failed_run_says_why(collected: Collector, client: httpx2.Client) -> None:
-    refused = client.post("/v1/chat", json={"message": standin("crash-mid")})
-    assert refused.status_code >= 500
-    spans = spans_of(collected, refused.headers["x-chat-id"])
-    run, request = named(spans, RUN), named(spans, "POST /v1/chat")
-    assert run.attributes["error.type"] == refused.json()["error"]["code"]
-    assert run.error == refused.json()["error"]["message"]
-    assert request.attributes["http.response.status_code"] == refused.status_code
-    assert request.is_error
 
 
 def test_a_refused_request_has_a_span_and_no_run(collected: Collector, client: httpx2.Client) -> None:

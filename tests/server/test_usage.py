@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import httpx2
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from tests.gateways import RunningGateway
 from tests.openai_shapes import validate_stream
 from tests.server.conftest import Dialect, Json, ask, read_reply, unique
-from tests.server.test_caller_tools import WEATHER, Caller, call, only_call, program, say
+from tests.server.test_caller_tools import program, say
 
 FIGURES = "input=24000 cache_read=216000 output=900"
 
@@ -96,48 +95,3 @@ def test_an_answer_with_text_has_output_tokens_in_every_api(
     else:
         assert "I look" in read_reply(response, dialect).text
     assert output_tokens(response.content)[-1] > 0
-
-
-def test_each_reply_of_a_tool_round_tells_the_context_then(http: httpx2.Client) -> None:
-    steps = [say("I look. "), call("weather", city="Paris"), call("weather", city="Rome"), say("$1 $2")]
-    caller = Caller(http, reporting(program(*steps)), [WEATHER])
-    found: list[tuple[int, int]] = []
-    for _ in range(2):
-        asked = only_call(caller.ask())
-        caller.give((asked["id"], "sunny " * 300))
-        found.append(usage_of(caller.completions[-1]))
-        assert "cursor" not in caller.completions[-1]  # the agent has not reported anything yet
-        assert caller.completions[-1]["usage"]["estimated"] is True
-    (first, wrote), (second, _) = found
-    assert first > 50
-    assert wrote >= 5  # words, and the call
-    assert first + 300 < second < first + 500  # with the first result
-    caller.ask()
-    third, _ = usage_of(caller.completions[-1])
-    assert 80_000 < third < 81_000  # of three calls; no remainder of what was told before
-    assert caller.completions[-1]["cursor"]["usage"]["prompt_tokens"] == 240_000
-
-
-def test_a_resumed_session_counts_what_it_knows(http: httpx2.Client) -> None:
-    caller = Caller(http, f"{unique()} {program(say('word ' * 500))}", [WEATHER])
-    caller.ask()
-    caller.messages.append({"role": "user", "content": program(call("weather", city="Paris"), say("$1"))})
-    only_call(caller.ask())
-    prompt, _ = usage_of(caller.completions[-1])
-    assert prompt > 500
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_reply_that_is_cut_after_a_tool_round_has_a_context(http: httpx2.Client, stream: bool) -> None:
-    caller = Caller(http, program(call("weather", city="Paris"), say("one two three STOP four")), [WEATHER])
-    asked = only_call(caller.ask())
-    before, _ = usage_of(caller.completions[-1])
-    caller.give((asked["id"], "sunny"))
-    fields: dict[str, Any] = {"stop": "STOP"}
-    if stream:
-        body = caller.request(**fields, stream=True, stream_options={"include_usage": True}).content
-        prompt, _ = usage_of(counted(body))
-    else:
-        caller.ask(**fields)
-        prompt, _ = usage_of(caller.completions[-1])
-    assert prompt >= before

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,15 +110,6 @@ def test_an_agent_that_gives_its_question_up(tmp_path: Path) -> None:
         assert later["status"] == "completed"
 
 
-@pytest.mark.slow  # waits longer than the agent's MCP client would without progress
-def test_an_agent_that_hears_of_progress_waits(tmp_path: Path) -> None:
-    knobs, settings = {"mcp_seconds": "2"}, {"progress_seconds": "0.2", **CLI}
-    with own_gateway(tmp_path, knobs=knobs, settings=settings) as (_, client):
-        reply = asked(client, "", ASK, say("$1"))
-        time.sleep(4)
-        assert text_of(answered(client, reply, "So.")) == "Why?\n- So."
-
-
 def test_nobody_answers(tmp_path: Path) -> None:
     with own_gateway(tmp_path, settings={"answer_seconds": "0.5", **CLI}) as (_, client):
         over = ended(client, asked(client, "", ASK, say("$1"))["id"])
@@ -136,12 +126,3 @@ def test_an_agent_that_dies_while_it_asks(gateway: RunningGateway, http: httpx2.
     form, error = over["documents"]
     assert (form["metadata"]["state"], error["metadata"]["errorCode"]) == ("interrupted", "AGENT_CRASHED")
     assert answered(http, {**over, "documents": [form]}, "So.")["status"] == "completed"
-
-
-def test_a_stream_ends_where_it_waits_and_goes_on_in_the_next(http: httpx2.Client) -> None:
-    body = {"message": program(say("Before."), ASK, say("So: $1")), "mayAsk": True, "stream": True}
-    first = http.post("/v1/chat", json=body).text
-    done = json.loads(first.rsplit("data: ", 1)[1])
-    assert done["status"] == "streaming"
-    reply = http.get(f"/v1/chat/{done['id']}").json()
-    assert "So: Why?\\n- Yes." in json.dumps(answered(http, reply, "Yes."))

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from tests.gateways import running_gateway
-from tests.server.conftest import Json, ask, chat, eventually, growing, http_client, standin, text_of
-from tests.server.test_caller_tools import WEATHER, call, program, say
+from tests.server.conftest import Json, chat, eventually, growing, http_client, standin, text_of
 from tests.server.test_killed import kill
 from tests.webhooks.receiver import SECRET, Receiver, receiving
 
@@ -73,23 +72,6 @@ def test_no_message_is_lost_when_the_gateway_is_killed(tmp_path: Path) -> None:
     (failed,) = (one.verified() for id, one in again.items() if id != refused.id)
     assert (failed["type"], failed["data"]["id"]) == ("run.failed", second)
     assert failed["data"]["errorCode"] == "gateway_restarted"
-
-
-@pytest.mark.slow  # ten seconds; the store's tests and tests/webhooks/test_delivery.py have the rule
-def test_a_run_that_waits_long_for_its_caller_is_reported(tmp_path: Path) -> None:
-    with (
-        receiving() as receiver,
-        running_gateway(tmp_path, settings=settings(receiver)) as gateway,
-        http_client(gateway) as http,
-    ):
-        question = program(call("weather", city="Rome"), say("Sunny."))
-        reply = ask(http, "openai", question, tools=[WEATHER])
-        (asked,) = reply.json()["choices"][0]["message"]["tool_calls"]
-        eventually(lambda: receiver.received)
-    waiting = receiver.received[0].verified()
-    assert waiting["type"] == "run.waiting"
-    assert [one["toolCallId"] for one in waiting["data"]["waitingFor"]] == [asked["id"]]
-    assert "Rome" not in receiver.received[0].body.decode()
 
 
 def test_settings_that_are_wrong_are_named_without_secrets(tmp_path: Path) -> None:

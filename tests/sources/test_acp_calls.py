@@ -181,13 +181,6 @@ def test_a_call_is_named_by_what_it_says(start: dict[str, Any], action: object) 
     assert calls.started(calls.call_of(Fields(start))) == action
 
 
-def test_text_that_a_call_gave_is_its_result() -> None:
-    content = [{"type": "content", "content": {"type": "text", "text": "all of it"}}]
-    action, _ = end_of({"kind": "read", "title": "Read `a`"}, {"content": content})
-    assert isinstance(action, OtherTool)
-    assert action.data == "all of it"
-
-
 @pytest.mark.parametrize(
     "end",
     [
@@ -202,13 +195,6 @@ def test_what_a_command_printed_is_its_output_in_any_shape(end: dict[str, Any]) 
     action, outcome = end_of({"kind": "execute", "title": "`ls`"}, end)
     assert isinstance(action, Command)
     assert (action.output, action.exit_code, outcome.state) == ("all of it", 0, "completed")
-
-
-def test_a_command_that_failed_keeps_its_output_and_its_status() -> None:
-    output = {"exitCode": 2, "stdout": "one", "stderr": ""}
-    command, outcome = end_of({"kind": "execute", "title": "`ls`"}, {"status": "failed", "rawOutput": output})
-    assert isinstance(command, Command)
-    assert (command.exit_code, command.output, outcome.state) == (2, "one", "failed")
 
 
 def test_output_that_is_no_object_is_kept() -> None:
@@ -281,25 +267,6 @@ def diff_of(path: str, old: str | None, new: str) -> dict[str, Any]:
     return {"type": "diff", "path": path, "oldText": old, "newText": new}
 
 
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        ([("-- a//f\na", "++ b//f\nb"), ("-- a//f\nc", "++ b//f\nd")], ("edit", "b\nd", (1, 2))),
-        ([("-- a//f\na", "++ b//f\nb"), ("c", "d")], ("edit", "b\nd", (1, 2))),
-        ([("1\n2\n3\n", "1\nb\n3\n"), ("1\nb\n3\n", "1\nb\nc\n")], ("edit", "b\nc", (2, 3))),
-        ([("-- /dev/null", "++ b//f\na\n"), ("a\n", "b\n")], ("create", "b\n", None)),
-        ([(None, "a\n"), ("a\n", "b\n")], ("create", "b\n", None)),
-        ([("a\n", "b\n"), ("-- a//f\nb", "++ /dev/null")], ("delete", None, None)),
-    ],
-)
-def test_several_diffs_of_a_file(texts: list[tuple[str | None, str]], expected: tuple[Any, ...]) -> None:
-    """Whole texts, one made from the other, are one change; others are parts of the file."""
-    action, _ = end_of({"kind": "edit"}, {"content": [diff_of("/f", old, new) for old, new in texts]})
-    assert isinstance(action, FileEdit)
-    lines = None if action.diff is None else (action.diff.start_line, action.diff.end_line)
-    assert (action.operation, action.content, lines) == expected
-
-
 def test_each_file_of_a_call_is_a_change() -> None:
     diffs = [diff_of("/b", "x", "y"), diff_of("/a", "1", "2"), diff_of("/c", None, "new"), diff_of("/b", "y", "z")]
     diffs.append({"type": "content", "content": {"type": "text", "text": "Edited three files."}})
@@ -360,57 +327,12 @@ def test_a_location_tells_the_line_of_a_part(old: str, new: str, place: dict[str
     assert (action.diff.start_line, action.diff.end_line) == lines
 
 
-def test_what_comes_later_is_learnt() -> None:
-    later = {"title": "x", "rawInput": {"command": "ls", "_toolName": "shell"}, "rawOutput": {"exitCode": 0}}
-    action, _ = end_of({"kind": "execute", "title": "Run"}, later)
-    assert isinstance(action, Command)
-    assert action.command == "ls"
-
-
-def test_the_first_title_names_a_tool_and_later_updates_give_its_arguments() -> None:
-    call = calls.call_of(Fields({"kind": "search", "title": "grep", "rawInput": {}}))
-    for later in (
-        {"title": "Find `x`", "rawInput": {"pattern": "", "path": "/w"}},
-        {"title": 'grep "List files"', "rawInput": {"pattern": "List files"}},
-        {"rawInput": {"pattern": ""}},
-    ):
-        calls.learn(call, Fields(later))
-    assert calls.started(call) == OtherTool(tool="grep", arguments={"pattern": "List files", "path": "/w"})
-
-
-def test_a_call_may_be_named_later() -> None:
-    call = calls.call_of(Fields({"kind": "other", "title": "Working"}))
-    calls.learn(call, Fields({"rawInput": {"_toolName": "semSearch", "query": "x"}}))
-    assert calls.started(call) == OtherTool(tool="codebase_search", arguments={"query": "x"})
-    call = calls.call_of(Fields({"kind": "other", "title": "s-get: get"}))
-    calls.learn(call, Fields({"rawInput": {"id": 7}}))
-    assert calls.started(call) == OtherTool(tool="get", arguments={"id": 7})
-
-
 def test_a_new_file_ends_as_it_was_written() -> None:
     written = {"kind": "edit", "rawInput": {"_toolName": "edit", "path": "a", "streamContent": "probe\n"}}
     diff = {"type": "diff", "path": "a", "oldText": "-- /dev/null", "newText": "++ b/a\nprobe"}
     edit, _ = end_of(written, {"content": [diff]})
     assert isinstance(edit, FileEdit)
     assert edit.content == "probe\n"
-
-
-@pytest.mark.parametrize(
-    ("diff", "expected"),
-    [
-        ({"oldText": "-- /dev/null", "newText": "++ b//w/a.txt\nprobe"}, ("create", "probe", None)),
-        ({"oldText": None, "newText": "probe"}, ("create", "probe", None)),
-        ({"oldText": "-- a//w/a.txt\none", "newText": "++ b//w/a.txt\ntwo"}, ("edit", "two", ("one", "two"))),
-        ({"oldText": "one", "newText": "two"}, ("edit", "two", ("one", "two"))),
-        ({"oldText": "a\none\nb\n", "newText": "a\ntwo\nb\n"}, ("edit", "two", ("one", "two"))),
-        ({"oldText": "-- a//w/a.txt\none", "newText": "++ /dev/null"}, ("delete", None, None)),
-    ],
-)
-def test_a_diff_is_read_without_the_header_in_it(diff: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    edit, _ = end_of({"kind": "edit"}, {"content": [{"type": "diff", "path": "/w/a.txt", **diff}]})
-    assert isinstance(edit, FileEdit)
-    changed = (edit.diff.old_string, edit.diff.new_string) if edit.diff else None
-    assert (edit.path, (edit.operation, edit.content, changed)) == ("/w/a.txt", expected)
 
 
 @pytest.mark.parametrize(

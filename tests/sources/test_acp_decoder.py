@@ -102,12 +102,6 @@ def test_the_agents_title_is_passed_on() -> None:
     assert decoder.push(named, session_id="child") == []  # that is not what the conversation is about
 
 
-def test_thinking_ends_before_a_tool_and_at_the_end() -> None:
-    assert ThinkingEnded() in decoded(text("Hm.", "agent_thought_chunk"))
-    events = decoded(text("Hm.", "agent_thought_chunk"), call("1", kind="read"))
-    assert isinstance(events[1], ThinkingEnded)
-
-
 @pytest.mark.parametrize("kind", ["agent_message_chunk", "agent_thought_chunk"])
 def test_halves_of_a_character_are_joined(kind: str) -> None:
     events = decoded(text("a\ud83d", kind), text("\ude00b\ud83d", kind))
@@ -117,11 +111,6 @@ def test_halves_of_a_character_are_joined(kind: str) -> None:
 
 def test_half_a_character_alone_is_thinking_too() -> None:
     assert decoded(text("\ud83d", "agent_thought_chunk"))[:2] == [ThinkingDelta("\ufffd"), ThinkingEnded()]
-
-
-def test_half_a_character_before_a_tool_is_said_before_it() -> None:
-    events = decoded(text("\ud83d"), call("1", kind="read"))
-    assert events[0] == TextDelta("\ufffd")
 
 
 def test_content_that_is_no_text_is_counted() -> None:
@@ -150,31 +139,6 @@ def test_a_failure_at_the_end_of_the_text_is_a_failure(trailer: str, code: str) 
     assert events[-1].failure.code == code
 
 
-@pytest.mark.parametrize(
-    "whole",
-    [
-        "\n\nError: this is what the program prints",
-        "Some text.\n\nError: RetriableError: [unavailable] x",
-        "```\n\nError: Not logged in\n```",
-        "\n\nError: TypeError: x is not a function",
-        "\n\nError: RetriableError: " + "x" * 5000,
-        "\n\nErr",
-        "\n\n\n",
-    ],
-)
-def test_other_text_is_text(whole: str) -> None:
-    for updates in ([text(whole)], [text(letter) for letter in whole]):
-        events = decoded(*updates)
-        assert said(events) == whole
-        assert events[-1] == RunFinished()
-
-
-def test_what_a_tool_follows_was_no_failure() -> None:
-    events = decoded(text("\n\nError: RetriableError: [unavailable] x"), call("1", kind="read"))
-    assert events[0] == TextDelta("\n\nError: RetriableError: [unavailable] x")
-    assert events[-1] == RunFinished()
-
-
 def test_a_failure_that_was_reported_explains_an_end_without_an_answer() -> None:
     decoder = AcpDecoder()
     pushed(decoder, text("\n\nError: RetriableError: [resource_exhausted] Error"))
@@ -182,12 +146,6 @@ def test_a_failure_that_was_reported_explains_an_end_without_an_answer() -> None
     assert isinstance(failed, RunFailed)
     assert failed.failure.code == "agent_overloaded"
     assert decoder.finished
-
-
-def test_an_end_without_an_answer_keeps_what_was_said() -> None:
-    decoder = AcpDecoder()
-    events = pushed(decoder, text("a\n\n"))
-    assert said([*events, *decoder.flush(CRASHED)]) == "a\n\n"
 
 
 PIECES = st.lists(
@@ -367,30 +325,6 @@ def test_a_list_that_names_an_id_twice_is_one_todo() -> None:
     assert reported(events) == [[("1", "pending")]]
 
 
-def test_todos_that_name_the_call_of_another_tool_do_not_end_it() -> None:
-    decoder = AcpDecoder()
-    pushed(decoder, call("1", kind="execute", title="`ls`", status="in_progress"))
-    todos = {"toolCallId": "1", "todos": [{"id": "x", "content": "A"}], "merge": False}
-    assert {
-        event.call_id for event in decoder.extension("cursor/update_todos", todos) if isinstance(event, ToolEnded)
-    } == {"todos 1"}
-    (end,) = pushed(decoder, done("1", rawOutput={"exitCode": 0, "stdout": ""}))
-    assert isinstance(end, ToolEnded)
-    assert end.call_id == "1"
-
-
-def test_a_task_that_was_denied_ends_once() -> None:
-    decoder = AcpDecoder()
-    pushed(decoder, call("t", rawInput={"_toolName": "task"}), done("t"))
-    ends = [*decoder.deny("t", REFUSED), *decoder.finish(END)]
-    assert [event.outcome for event in ends if isinstance(event, ToolEnded)] == [REFUSED]
-
-
-def test_entries_of_the_same_words_are_different_todos() -> None:
-    (one,) = reported(decoded(entries(("Test", "completed"), ("Test", "pending"))))
-    assert one == [("1", "completed"), ("2", "pending")]
-
-
 # --- sub-agents -----------------------------------------------------------------------------------------
 
 
@@ -444,14 +378,6 @@ def test_a_subagent_without_a_call_of_its_own_is_one(ends: str, expected: str) -
     assert isinstance(end, ToolEnded)
     assert (end.call_id, end.outcome.state) == (start.call_id, expected)
     assert pushed(decoder, state("c", ends)) == []
-
-
-def test_a_subagent_may_tell_its_state_in_its_own_session() -> None:
-    decoder = AcpDecoder()
-    pushed(decoder, call("t", rawInput={"_toolName": "task"}), spawned("c", "t"))
-    pushed(decoder, done("t", rawOutput={"isBackground": True}))
-    (end,) = decoder.push({"sessionUpdate": "subagent_state_update", "state": "completed"}, None, "c")
-    assert isinstance(end, ToolEnded)
 
 
 def test_a_task_that_took_time_was_not_rejected() -> None:
@@ -578,11 +504,6 @@ def test_a_command_and_its_output() -> None:
     assert pushed(decoder, done(SHELL)) == []  # once is enough
 
 
-def test_a_call_that_only_ends_starts_first() -> None:
-    events = decoded(done("1", kind="execute", title="`ls`", rawOutput={"exitCode": 0, "stdout": ""}))
-    assert [type(event) for event in events] == [ToolStarted, ToolEnded, RunFinished]
-
-
 def test_how_long_a_call_took_is_seen_from_outside() -> None:
     decoder = AcpDecoder()
     decoder.push(call("1", kind="read"), 1000.0)
@@ -647,18 +568,6 @@ def test_a_call_that_we_denied_was_rejected() -> None:
     assert isinstance(end, ToolEnded)
     assert end.outcome == refused
     assert pushed(decoder, done("1", rawOutput={"content": "x"})) == []
-
-
-def test_a_call_runs_when_it_is_allowed_or_in_progress() -> None:
-    decoder = AcpDecoder()
-    assert pushed(decoder, call("1", kind="execute", rawInput={"command": "ls"})) == []
-    (start,) = decoder.begin("1")
-    assert isinstance(start, ToolStarted)
-    assert decoder.begin("1") == decoder.begin("unknown") == []
-    assert decoder.deny("1", Outcome(state="rejected"))[0].call_id == "1"  # type: ignore[union-attr] # it is a `ToolEnded`
-    assert pushed(decoder, call("2", kind="execute")) == []
-    (start,) = pushed(decoder, {"sessionUpdate": "tool_call_update", "toolCallId": "2", "status": "in_progress"})
-    assert isinstance(start, ToolStarted)
 
 
 def test_updates_that_mean_nothing_here_and_those_that_are_new() -> None:

@@ -4,15 +4,15 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
-from cursor_gateway.errors import AgentError, AgentOutOfMemory, Failure, GatewayError
+from cursor_gateway.errors import AgentError, AgentOutOfMemory, GatewayError
 from cursor_gateway.model import agent_events
 from cursor_gateway.model.answers import Decision, Permission
 from cursor_gateway.model.caller_tools import Tool, ToolResult
@@ -21,27 +21,25 @@ from cursor_gateway.sources.acp.pool import PoolOptions
 from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 from cursor_gateway.sources.base import LONGEST_LINE, OfferedTools, Turn
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
-from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.processes import members
 from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from tests.agent.install import install
 from tests.agent.records import records
+from tests.runs.scripted import true
+from tests.sources.turns import Home, collected, failure, said, session_of
 
 GRACE = 0.05  # for agents that never end by themselves
 LIMIT = 60.0  # for a red build only
 
 
-class Place:
-    """A user's home with the stand-in in it."""
+class Place(Home):
+    """With the stand-in. In the end, nothing of any agent may be left."""
 
-    def __init__(self, home: Path, knobs: dict[str, object] | None = None) -> None:
-        self.home = home
-        for folder in ("work", "conversation", ".cursor"):
-            (home / folder).mkdir(exist_ok=True)
-        self.set(**(knobs or {}))
-        self.environ = {"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(home), "SECRET": "secret"}
-        self.ledger = Ledger(home / "instances")
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.groups: set[int] = set()
+        self.set()
 
     def set(self, **knobs: object) -> None:
         self.program = install(self.home / "bin", knobs={"log": str(self.home / "log"), **knobs})
@@ -51,68 +49,24 @@ class Place:
         made = AcpOptions(**{"grace_seconds": GRACE, "pool": pool or PoolOptions(), **options})
         return CursorAcpSource(made, cli, self.home / "acp", self.environ, self.ledger)
 
-    def turn(self, prompt: str, **turn: Any) -> Turn:
-        places = {"workspace": str(self.home / "work"), "folder": str(self.home / "conversation")}
-        return Turn(**{"run_id": "chat_1", "prompt": prompt, "model": "auto", **places, **turn})
-
-    @property
-    def log(self) -> list[dict[str, Any]]:
-        """Of turns alone."""
-        return [record for record in records(self.home / "log") if record["prompt"] is not None]
-
-    @property
-    def agents(self) -> list[str]:
-        return [entry.name for entry in (self.ledger.folder / "agents").iterdir()]
-
-
-Life = Callable[[CursorAcpSource], Coroutine[Any, Any, None]]
-
-
-def lived(place: Place, life: Life, source: CursorAcpSource | None = None, loop: Any = asyncio.run) -> None:
-    """And nothing of any agent is left."""
-    groups: set[int] = set()
-
-    async def live() -> None:
-        made = source or place.source()
+    @asynccontextmanager
+    async def living(
+        self, pool: PoolOptions | None = None, made: CursorAcpSource | None = None, **options: Any
+    ) -> AsyncIterator[CursorAcpSource]:
+        source = made or self.source(pool, **options)
         try:
             async with asyncio.timeout(LIMIT):
-                await life(made)
+                yield source
         finally:
-            groups.update(int(name.partition("-")[0]) for name in place.agents)
-            await made.close()
-
-    place.ledger.open()
-    try:
-        loop(live())
-        assert place.agents == []
-        assert [pid for group in groups for pid in members(group)] == []
-    finally:
-        place.ledger.close()
+            self.groups.update(int(name.partition("-")[0]) for name in self.agents)
+            await source.close()
 
 
-async def collected(source: CursorAcpSource, turn: Turn) -> list[agent_events.AgentEvent]:
-    async with aclosing(source.events(turn)) as batches:
-        return [event async for batch in batches for event in batch]
-
-
-async def true(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
-
-
-def said(events: Sequence[agent_events.AgentEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, agent_events.TextDelta))
-
-
-def session_of(events: Sequence[agent_events.AgentEvent]) -> str:
-    assert isinstance(events[0], agent_events.RunStarted)
-    return events[0].session_id
-
-
-def failure(events: Sequence[agent_events.AgentEvent]) -> Failure:
-    last = events[-1]
-    assert isinstance(last, agent_events.RunFailed)
-    return last.failure
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with Place(tmp_path).opened() as place:
+        yield place
+    assert [pid for group in place.groups for pid in members(group)] == []
 
 
 def ends(events: Sequence[agent_events.AgentEvent]) -> list[agent_events.ToolEnded]:
@@ -153,10 +107,8 @@ def chose(*ids: str, question: str = "file") -> list[ClarificationAnswer]:
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
-def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_turn_is_reported_event_by_event(tmp_path: Path, place: Place, loop: Any) -> None:
+    async with place.living() as source:
         assert source.state().detail == "cursor-agent acp, not probed yet"
         events = await collected(source, place.turn("Hello, you."))
         assert isinstance(events[0], agent_events.RunStarted)
@@ -166,8 +118,6 @@ def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
         assert events[-1].usage is None
         assert said(events) == "You said: Hello, you."
         assert source.state().detail.endswith("acp (" + str(place.program) + "), 1 running")
-
-    lived(place, life, loop=loop)
     (entry,) = place.log
     assert (entry["cwd"], entry["workspace"]) == (str(tmp_path / "work"), str(tmp_path / "work"))
     assert entry["argv"] == ["--trust", "acp"]
@@ -176,23 +126,18 @@ def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
     assert "SECRET" not in entry["environment"]["names"]
 
 
-def test_one_agent_answers_turn_after_turn(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_one_agent_answers_turn_after_turn(tmp_path: Path, place: Place) -> None:
+    async with place.living() as source:
         source.warm_up(str(tmp_path / "work"))
         source.warm_up(str(tmp_path / "work"))
         for number in range(3):
             assert said(await collected(source, place.turn(f"Turn {number}."))) == f"You said: Turn {number}."
-
-    lived(place, life)
     assert len({entry["pid"] for entry in place.log}) == 1
 
 
-def test_what_a_build_counts_is_reported_by_turn(tmp_path: Path) -> None:
-    place = Place(tmp_path, {"acp_usage": True})
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_what_a_build_counts_is_reported_by_turn(place: Place) -> None:
+    place.set(acp_usage=True)
+    async with place.living() as source:
         first = await collected(source, place.turn("standin: text"))
         second = await collected(source, place.turn("standin: text", session_id=session_of(first)))
         assert isinstance(first[-1], agent_events.RunFinished)
@@ -200,45 +145,34 @@ def test_what_a_build_counts_is_reported_by_turn(tmp_path: Path) -> None:
         assert first[-1].usage == agent_events.TokenCounts(prompt=100, completion=7)
         assert second[-1].usage == agent_events.TokenCounts(prompt=100, completion=0)
 
-    lived(place, life)
 
-
-def test_a_long_prompt_arrives(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_long_prompt_arrives(place: Place) -> None:
+    async with place.living() as source:
         assert isinstance(
             (await collected(source, place.turn("\ud83d" + "x" * 1_000_000)))[-1], agent_events.RunFinished
         )
-
-    lived(place, life)
     (entry,) = place.log
     assert len(entry["prompt"]) == 1_000_001
 
 
-def test_images_that_the_prompt_names_are_shown(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+async def test_images_that_the_prompt_names_are_shown(tmp_path: Path, place: Place) -> None:
     images = tmp_path / "conversation" / "images"
     images.mkdir()
     for name in ("one.png", "two.png"):
         (images / name).write_bytes(b"image")
     (tmp_path / "secret").write_bytes(b"secret")
     (images / "link.png").symlink_to(tmp_path / "secret")  # which an agent may have planted
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living() as source:
         await collected(source, place.turn(f"Look at {images / 'one.png'} and {images / 'link.png'}."))
-
-    lived(place, life)
     assert [entry["blocks"] for entry in place.log] == [2]
 
 
 @pytest.mark.parametrize(
     "knobs", [{}, {"acp_one_variant": True}, {"acp_one_variant": True, "acp_no_config_option": True}]
 )
-def test_mode_and_model_are_set_where_they_differ(tmp_path: Path, knobs: dict[str, object]) -> None:
-    place = Place(tmp_path, knobs)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_mode_and_model_are_set_where_they_differ(place: Place, knobs: dict[str, object]) -> None:
+    place.set(**knobs)
+    async with place.living() as source:
         await collected(source, place.turn("standin: text", model="gpt-5.3-codex-low", mode="plan"))
         await collected(source, place.turn("standin: text", model="auto", mode="debug"))
         with pytest.raises(GatewayError, match="Unknown model 'gpt-9'") as caught:
@@ -246,8 +180,6 @@ def test_mode_and_model_are_set_where_they_differ(tmp_path: Path, knobs: dict[st
         assert caught.value.code == "model_not_found"
         with pytest.raises(GatewayError, match="Unknown model"):
             await collected(source, place.turn("standin: text", model="gpt-9[effort=high]"))
-
-    lived(place, life)
     assert [(entry["mode"], entry["model"]) for entry in place.log] == [
         ("plan", "gpt-5.3-codex-low"),
         ("agent", "auto"),
@@ -255,56 +187,43 @@ def test_mode_and_model_are_set_where_they_differ(tmp_path: Path, knobs: dict[st
     assert len({entry["pid"] for entry in place.log}) == 2  # one for each model
 
 
-def test_the_users_configuration_is_never_changed(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+async def test_the_users_configuration_is_never_changed(tmp_path: Path, place: Place) -> None:
     config = tmp_path / ".cursor" / "cli-config.json"
     config.write_text('{"permissions":{"allow":["Shell(pwd)"],"deny":[]}}')
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living() as source:
         await collected(source, place.turn("standin: shell command=pwd", model="gpt-5-mini"))
-
-    lived(place, life)
     assert config.read_text() == '{"permissions":{"allow":["Shell(pwd)"],"deny":[]}}'
     assert [path.name for path in (tmp_path / ".cursor").iterdir()] == ["cli-config.json"]
 
 
-def test_the_operators_options_reach_the_agent(tmp_path: Path) -> None:
+async def test_the_operators_options_reach_the_agent(place: Place) -> None:
     from cursor_gateway.sources.cursor.command import CommandOptions
 
-    place = Place(tmp_path)
     place.environ["MORE"] = "1"
     command = CommandOptions(trust=False, force=True, headers={"X-Team": "a"})
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living(command=command, environment=["MORE"]) as source:
         await collected(source, place.turn("standin: text"))
-
-    lived(place, life, place.source(command=command, environment=["MORE"]))
     (entry,) = place.log
     assert entry["argv"] == ["--force", "--header", "X-Team: a", "acp"]
     assert "MORE" in entry["environment"]["names"]
 
 
-def test_models_are_the_clis(tmp_path: Path) -> None:
-    place = Place(tmp_path, {"models": ["auto - Auto", "gpt-5-mini - GPT-5 Mini"]})
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_models_are_the_clis(place: Place) -> None:
+    place.set(models=["auto - Auto", "gpt-5-mini - GPT-5 Mini"])
+    async with place.living() as source:
         source.check_model("gpt-9")  # not known to be wrong
         assert [model.id for model in await source.models()] == ["auto", "gpt-5-mini"]
         with pytest.raises(GatewayError, match="did you mean gpt-5-mini"):
             source.check_model("gpt-5-mimi")
         assert source.offers_tools
 
-    lived(place, life)
-
 
 # --- sessions -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["alive", "killed", "another source"])
-def test_a_session_goes_on(tmp_path: Path, how: str) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_session_goes_on(place: Place, how: str) -> None:
+    async with place.living() as source:
         id = session_of(await collected(source, place.turn("Remember me.")))
         turn = place.turn("standin: history", session_id=id)
         assert source.has_session(turn)
@@ -320,21 +239,15 @@ def test_a_session_goes_on(tmp_path: Path, how: str) -> None:
         assert session_of(events) == id
         await source.close()
 
-    lived(place, life)
 
-
-def test_a_session_that_is_unknown_is_lost(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_session_that_is_unknown_is_lost(place: Place) -> None:
+    async with place.living() as source:
         turn = place.turn("Hello", session_id="00000000-0000-4000-8000-000000000000")
         assert source.has_session(turn)
         (event,) = await collected(source, turn)
         assert failure([event]).code == "session_lost"
         assert not source.has_session(turn)
         assert isinstance((await collected(source, place.turn("Hello")))[-1], agent_events.RunFinished)
-
-    lived(place, life)
     assert len(place.log) == 1
 
 
@@ -342,10 +255,9 @@ def test_a_session_that_is_unknown_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("knobs", [{}, {"acp_unannounced": True}])
-def test_a_question_is_answered_in_the_same_run(tmp_path: Path, knobs: dict[str, object]) -> None:
-    place = Place(tmp_path, knobs)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_question_is_answered_in_the_same_run(place: Place, knobs: dict[str, object]) -> None:
+    place.set(**knobs)
+    async with place.living() as source:
         person = Somebody(chose("other.txt"))
         events = await collected(source, place.turn("standin: question", person=person))
         assert said(events) == "I need to know more.You chose other.txt."
@@ -357,21 +269,15 @@ def test_a_question_is_answered_in_the_same_run(tmp_path: Path, knobs: dict[str,
         assert isinstance(answered.action, agent_events.Question)
         assert answered.action.answers == chose("other.txt")
 
-    lived(place, life)
-
 
 @pytest.mark.parametrize("somebody", [True, False])
-def test_a_question_that_nobody_answers_is_skipped(tmp_path: Path, somebody: bool) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_question_that_nobody_answers_is_skipped(place: Place, somebody: bool) -> None:
+    async with place.living() as source:
         events = await collected(source, place.turn("standin: question", person=Somebody() if somebody else None))
         assert said(events) == "I need to know more.Which file is meant: `notes.txt` or `other.txt`?"
         (asked,) = (event for event in events if isinstance(event, agent_events.ToolStarted))
         assert asked.waits is somebody
         assert [event.outcome.state for event in ends(events)] == ["unanswered"]
-
-    lived(place, life)
 
 
 @pytest.mark.parametrize(
@@ -383,10 +289,8 @@ def test_a_question_that_nobody_answers_is_skipped(tmp_path: Path, somebody: boo
         ("nobody", "The plan was cancelled.", "rejected"),
     ],
 )
-def test_a_plan_is_decided(tmp_path: Path, person: object, text: str, state: str) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_plan_is_decided(place: Place, person: object, text: str, state: str) -> None:
+    async with place.living() as source:
         decision = person if isinstance(person, bool) else None
         somebody = None if person is None else Somebody(decision=decision)
         events = await collected(source, place.turn("standin: plan", mode="plan", person=somebody))
@@ -395,13 +299,9 @@ def test_a_plan_is_decided(tmp_path: Path, person: object, text: str, state: str
         assert isinstance(ended.action, agent_events.Plan)
         assert ended.outcome.state == state
 
-    lived(place, life)
 
-
-def test_who_goes_while_somebody_is_asked_asks_no_longer(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_who_goes_while_somebody_is_asked_asks_no_longer(place: Place) -> None:
+    async with place.living(grace_seconds=LIMIT) as source:
         person = Somebody()
         person.is_silent = True
         reading = asyncio.ensure_future(collected(source, place.turn("standin: question", person=person)))
@@ -409,15 +309,11 @@ def test_who_goes_while_somebody_is_asked_asks_no_longer(tmp_path: Path) -> None
         reading.cancel()
         await asyncio.wait([reading])
         assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
-
-    lived(place, life, place.source(grace_seconds=LIMIT))
     assert len({entry["pid"] for entry in place.log}) == 1  # it answered the cancellation, and goes on
 
 
-def test_an_agent_that_dies_while_somebody_is_asked_asks_no_longer(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_an_agent_that_dies_while_somebody_is_asked_asks_no_longer(place: Place) -> None:
+    async with place.living() as source:
         person = Somebody()
         person.is_silent = True
         reading = asyncio.ensure_future(collected(source, place.turn("standin: question", person=person)))
@@ -426,8 +322,6 @@ def test_an_agent_that_dies_while_somebody_is_asked_asks_no_longer(tmp_path: Pat
         events = await reading
         assert failure(events).code == "agent_crashed"
         assert said(events) == "I need to know more."
-
-    lived(place, life)
 
 
 @pytest.mark.quick_cases(3)
@@ -443,12 +337,10 @@ def test_an_agent_that_dies_while_somebody_is_asked_asks_no_longer(tmp_path: Pat
         ({"permissions": "ask"}, "deny", False),
     ],
 )
-def test_permission_is_given_by_rules_or_asked_for(
-    tmp_path: Path, options: dict[str, Any], answer: Decision | None, ran: bool
+async def test_permission_is_given_by_rules_or_asked_for(
+    tmp_path: Path, place: Place, options: dict[str, Any], answer: Decision | None, ran: bool
 ) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living(**options) as source:
         person = Somebody()
         person.permission = None if answer is None else Permission(answer)
         turn = place.turn('standin: shell command="echo one; echo two"')
@@ -457,16 +349,12 @@ def test_permission_is_given_by_rules_or_asked_for(
         assert [event.outcome.state for event in commands] == ["completed" if ran else "rejected"]
         assert ("It ended with 0" in said(events)) is ran
         assert len(person.asked) == ("permissions" in options)
-
-    lived(place, life, place.source(**options))
     written = tmp_path / "acp" / "0" / "cli-config.json"
     assert not written.exists() or "echo" not in written.read_text()
 
 
-def test_the_reason_of_a_denial_is_sent_when_the_answer_is_complete(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_the_reason_of_a_denial_is_sent_when_the_answer_is_complete(place: Place) -> None:
+    async with place.living(permissions="ask") as source:
         person = Somebody()
         person.permission = Permission("deny", "Use printf.")
         turn = place.turn('standin: shell command="echo one"')
@@ -476,22 +364,16 @@ def test_the_reason_of_a_denial_is_sent_when_the_answer_is_complete(tmp_path: Pa
         assert isinstance(events[-1], agent_events.RunFinished)
         assert sum(isinstance(event, agent_events.RunFinished) for event in events) == 1
 
-    lived(place, life, place.source(permissions="ask"))
-
 
 def _fields(turn: Turn) -> dict[str, Any]:
     return {name: getattr(turn, name) for name in turn.__struct_fields__}
 
 
-def test_an_mcp_tool_asks_for_leave(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_an_mcp_tool_asks_for_leave(place: Place) -> None:
+    async with place.living(allow=["Mcp(tracker:*)"]) as source:
         for server, state in (("tracker", "completed"), ("other", "rejected")):
             events = await collected(source, place.turn(f"standin: mcp server={server}"))
             assert [event.outcome.state for event in ends(events)] == [state]
-
-    lived(place, life, place.source(allow=["Mcp(tracker:*)"]))
 
 
 # --- tools of the caller's ------------------------------------------------------------------------------
@@ -514,10 +396,11 @@ PROGRAM = (
 
 
 @pytest.mark.parametrize("knobs", [{}, {"acp_ignores_servers": True}, {"acp_ignores_files": True}])
-def test_the_callers_tools_are_called_and_the_agents_own_denied(tmp_path: Path, knobs: dict[str, object]) -> None:
-    place = Place(tmp_path, knobs)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_the_callers_tools_are_called_and_the_agents_own_denied(
+    tmp_path: Path, place: Place, knobs: dict[str, object]
+) -> None:
+    place.set(**knobs)
+    async with place.living(allow=["Shell(*)"]) as source:
         endpoint, runner = ToolEndpoint(), Runner()
         await endpoint.open()
         try:
@@ -535,8 +418,6 @@ def test_the_callers_tools_are_called_and_the_agents_own_denied(tmp_path: Path, 
             assert json.loads(said(again))["turns"] == 1
         finally:
             await endpoint.close()
-
-    lived(place, life, place.source(allow=["Shell(*)"]))
     assert not (tmp_path / "work" / "ran").exists()
     assert not (tmp_path / "conversation" / "scratch" / "ran").exists()
     entry = place.log[0]
@@ -545,10 +426,9 @@ def test_the_callers_tools_are_called_and_the_agents_own_denied(tmp_path: Path, 
     assert entry["workspace"] == str(tmp_path / "conversation" / "scratch")
 
 
-def test_who_goes_while_the_caller_works_ends_the_agent(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+async def test_who_goes_while_the_caller_works_ends_the_agent(place: Place) -> None:
+    async with place.living() as source:
 
-    async def life(source: CursorAcpSource) -> None:
         class Waiting(Runner):
             async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
                 self.calls.append((name, arguments))
@@ -567,18 +447,13 @@ def test_who_goes_while_the_caller_works_ends_the_agent(tmp_path: Path) -> None:
         finally:
             await endpoint.close()
 
-    lived(place, life)
 
-
-def test_an_agent_that_cannot_be_confined_is_not_given_tools(tmp_path: Path) -> None:
-    place = Place(tmp_path, {"version": "2026.05.01-old"})
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_an_agent_that_cannot_be_confined_is_not_given_tools(place: Place) -> None:
+    place.set(version="2026.05.01-old")
+    async with place.living() as source:
         offered = OfferedTools(server="caller", url="", runner=Runner())
         with pytest.raises(GatewayError, match="cannot disable its own tools"):
             await collected(source, place.turn("Hello", offered=offered))
-
-    lived(place, life)
 
 
 # --- how it ends ----------------------------------------------------------------------------------------
@@ -600,28 +475,20 @@ def test_an_agent_that_cannot_be_confined_is_not_given_tools(tmp_path: Path) -> 
         ("truncated", "agent_crashed", "I was about to say more."),
     ],
 )
-def test_a_turn_that_fails_says_how_and_keeps_what_was_said(
-    tmp_path: Path, scenario: str, code: str, text: str
+async def test_a_turn_that_fails_says_how_and_keeps_what_was_said(
+    place: Place, scenario: str, code: str, text: str
 ) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living() as source:
         events = await collected(source, place.turn(f"standin: {scenario}"))
         assert failure(events).code == code
         assert said(events) == text
         assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
 
-    lived(place, life)
 
-
-def test_an_agent_that_the_system_has_ended_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(tmp_path)
+async def test_an_agent_that_the_system_has_ended_says_why(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AgentProcess, "system_error", property(lambda self: AgentOutOfMemory("Too much.")))
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living() as source:
         assert failure(await collected(source, place.turn("standin: killed"))).code == "agent_out_of_memory"
-
-    lived(place, life)
 
 
 @pytest.mark.parametrize(
@@ -632,16 +499,12 @@ def test_an_agent_that_the_system_has_ended_says_why(tmp_path: Path, monkeypatch
         ("crash-early", "agent_crashed"),
     ],
 )
-def test_what_fails_before_the_first_event_is_raised(tmp_path: Path, scenario: str, code: str) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_what_fails_before_the_first_event_is_raised(place: Place, scenario: str, code: str) -> None:
+    async with place.living() as source:
         with pytest.raises(AgentError) as caught:
             await collected(source, place.turn(f"standin: {scenario}"))
         assert caught.value.code == code
         assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
-
-    lived(place, life)
 
 
 @pytest.mark.quick_cases(1)
@@ -655,13 +518,12 @@ def test_what_fails_before_the_first_event_is_raised(tmp_path: Path, scenario: s
         ({"acp_wedged": True}, {}, "agent_timed_out"),
     ],
 )
-def test_an_agent_that_cannot_begin_fails_before_any_event(
-    tmp_path: Path, knobs: dict[str, object], environ: dict[str, str], code: str
+async def test_an_agent_that_cannot_begin_fails_before_any_event(
+    place: Place, knobs: dict[str, object], environ: dict[str, str], code: str
 ) -> None:
-    place = Place(tmp_path, knobs)
+    place.set(**knobs)
     place.environ |= environ
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living(start_seconds=4, session_seconds=4) as source:
         with pytest.raises(AgentError) as caught:
             await collected(source, place.turn("Hello"))
         assert caught.value.code == code
@@ -670,19 +532,15 @@ def test_an_agent_that_cannot_begin_fails_before_any_event(
             place.set()
             assert isinstance((await collected(source, place.turn("Hello")))[-1], agent_events.RunFinished)
 
-    lived(place, life, place.source(start_seconds=4, session_seconds=4))
-
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
 @pytest.mark.parametrize("scenario", ["hang-mid", "hang", "ignore-term"])
 @pytest.mark.parametrize("how", ["closed", "cancelled", "cancelled twice"])
 @pytest.mark.quick_cases(2)
-def test_who_goes_stops_the_turn(tmp_path: Path, scenario: str, how: str, loop: Any) -> None:
-    place = Place(tmp_path)
+async def test_who_goes_stops_the_turn(tmp_path: Path, place: Place, scenario: str, how: str, loop: Any) -> None:
     if scenario == "hang" and how == "closed":
         return  # nothing is yielded, so nobody can close it
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living() as source:
         seen: list[agent_events.AgentEvent] = []
         reads = asyncio.Event()
 
@@ -707,17 +565,15 @@ def test_who_goes_stops_the_turn(tmp_path: Path, scenario: str, how: str, loop: 
             reading.cancel()
         await asyncio.wait([reading])
         assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
-
-    lived(place, life, loop=loop)
     if how != "cancelled twice":
         assert len({entry["pid"] for entry in place.log}) == (2 if scenario == "ignore-term" else 1)
 
 
-def test_one_deaf_turn_does_not_end_the_others(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+async def test_one_deaf_turn_does_not_end_the_others(tmp_path: Path, place: Place) -> None:
     file = tmp_path / "go on"
 
-    async def life(source: CursorAcpSource) -> None:
+    file = Path(str(file).replace(" ", "-"))
+    async with place.living(PoolOptions(max_processes=1)) as source:
         other = asyncio.ensure_future(collected(source, place.turn(f"standin: wait-for file={file}")))
         async with aclosing(source.events(place.turn("standin: ignore-term"))) as batches:
             async for batch in batches:
@@ -728,14 +584,9 @@ def test_one_deaf_turn_does_not_end_the_others(tmp_path: Path) -> None:
         assert said(await other) == "Waiting for the file. It is there."
         await true(lambda: not source.pids)
 
-    file = Path(str(file).replace(" ", "-"))
-    lived(place, life, place.source(PoolOptions(max_processes=1)))
 
-
-def test_a_process_that_dies_ends_all_its_turns_and_no_others(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_process_that_dies_ends_all_its_turns_and_no_others(place: Place) -> None:
+    async with place.living(PoolOptions(max_processes=1)) as source:
         seen: list[list[agent_events.AgentEvent]] = [[] for _ in range(3)]
 
         async def read(number: int, scenario: str) -> None:
@@ -754,14 +605,10 @@ def test_a_process_that_dies_ends_all_its_turns_and_no_others(tmp_path: Path) ->
             assert "ended by signal 9" in failure(events).details
         assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
 
-    lived(place, life, place.source(PoolOptions(max_processes=1)))
-
 
 @pytest.mark.parametrize("is_noticed", [True, False])
-def test_an_agent_that_dies_while_nobody_uses_it_is_replaced(tmp_path: Path, is_noticed: bool) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_an_agent_that_dies_while_nobody_uses_it_is_replaced(place: Place, is_noticed: bool) -> None:
+    async with place.living() as source:
         await collected(source, place.turn("Hello"))
         (pid,) = source.pids
         os.kill(pid, signal.SIGKILL)
@@ -769,17 +616,14 @@ def test_an_agent_that_dies_while_nobody_uses_it_is_replaced(tmp_path: Path, is_
             await true(lambda: pid not in source.pids)
         events = await collected(source, place.turn("Hello"))
         assert isinstance(events[-1], agent_events.RunFinished)
-
-    lived(place, life)
     assert len({entry["pid"] for entry in place.log}) == 2
 
 
-def test_an_agent_that_answers_no_more_is_found_while_it_is_idle(tmp_path: Path) -> None:
+async def test_an_agent_that_answers_no_more_is_found_while_it_is_idle(tmp_path: Path, place: Place) -> None:
     wedge = tmp_path / "wedge"
-    place = Place(tmp_path, {"acp_wedged_file": str(wedge)})
+    place.set(acp_wedged_file=str(wedge))
     pool = PoolOptions(health_seconds=0.05, answer_seconds=3)
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living(pool) as source:
         await collected(source, place.turn("Hello"))
         pid = place.log[0]["pid"]
         wedge.touch()
@@ -788,83 +632,59 @@ def test_an_agent_that_answers_no_more_is_found_while_it_is_idle(tmp_path: Path)
         wedge.unlink()
         assert isinstance((await collected(source, place.turn("Hello")))[-1], agent_events.RunFinished)
 
-    lived(place, life, place.source(pool))
-
 
 async def _ends(pid: int) -> None:
     await true(lambda: not members(pid))
 
 
-def test_an_agent_that_nobody_needs_ends(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_an_agent_that_nobody_needs_ends(place: Place) -> None:
+    async with place.living(PoolOptions(idle_seconds=0.2, health_seconds=0.1)) as source:
         await collected(source, place.turn("Hello"))
         await true(lambda: not source.pids)
         await _ends(place.log[0]["pid"])
 
-    lived(place, life, place.source(PoolOptions(idle_seconds=0.2, health_seconds=0.1)))
 
-
-def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_too_much_output_ends_the_turn(place: Place) -> None:
+    async with place.living(max_output_bytes=100_000) as source:
         with pytest.raises(GatewayError, match="more than 100000 bytes"):
             await collected(source, place.turn("standin: text chunks=50 length=200000"))
         events = await collected(source, place.turn("standin: huge-line size=2000000"))
         assert failure(events).code == "agent_output_too_large"
         assert isinstance((await collected(source, place.turn("Hello")))[-1], agent_events.RunFinished)
 
-    lived(place, life, place.source(max_output_bytes=100_000))
 
-
-def test_a_line_without_an_end_ends_the_agent(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_line_without_an_end_ends_the_agent(place: Place) -> None:
+    async with place.living() as source:
         events = await collected(source, place.turn(f"standin: huge-line size={LONGEST_LINE + 8_000_000}"))
         assert f"a line of more than {LONGEST_LINE} bytes" in failure(events).message
         assert isinstance((await collected(source, place.turn("Hello")))[-1], agent_events.RunFinished)
-
-    lived(place, life, place.source())
 
 
 # --- many -----------------------------------------------------------------------------------------------
 
 
-def test_fifty_sessions_at_once_over_four_processes(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_fifty_sessions_at_once_over_four_processes(place: Place) -> None:
+    async with place.living(PoolOptions(max_processes=4, max_sessions=16)) as source:
         prompts = [f"standin: slow count=5 delay_ms=5 x={number}" for number in range(50)]
         all_events = await asyncio.gather(*(collected(source, place.turn(prompt)) for prompt in prompts))
         assert {said(events) for events in all_events} == {"0 1 2 3 4 "}
         assert len({session_of(events) for events in all_events}) == 50
         assert len(source.pids) == 4
-
-    lived(place, life, place.source(PoolOptions(max_processes=4, max_sessions=16)))
     assert len({entry["pid"] for entry in place.log}) == 4
 
 
-def test_questions_at_once_in_one_process_find_their_turns(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_questions_at_once_in_one_process_find_their_turns(place: Place) -> None:
+    async with place.living(PoolOptions(max_processes=1)) as source:
         people = [Somebody(chose(name)) for name in ("notes.txt", "other.txt") * 4]
         turns = [place.turn("standin: question", person=person) for person in people]
         all_events = await asyncio.gather(*(collected(source, turn) for turn in turns))
         answers = [said(events).removeprefix("I need to know more.") for events in all_events]
         assert answers == ["You chose notes.txt.", "You chose other.txt."] * 4
 
-    lived(place, life, place.source(PoolOptions(max_processes=1)))
 
-
-def test_who_finds_no_place_waits_and_not_for_ever(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+async def test_who_finds_no_place_waits_and_not_for_ever(tmp_path: Path, place: Place) -> None:
     file = tmp_path / "go-on"
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living(PoolOptions(max_processes=1, max_sessions=1, place_seconds=2)) as source:
         first = asyncio.ensure_future(collected(source, place.turn(f"standin: wait-for file={file}")))
         await true(lambda: (tmp_path / "log").exists() and place.log)
         with pytest.raises(AgentError, match="All agents are busy"):
@@ -874,13 +694,9 @@ def test_who_finds_no_place_waits_and_not_for_ever(tmp_path: Path) -> None:
         assert isinstance((await first)[-1], agent_events.RunFinished)
         assert isinstance((await second)[-1], agent_events.RunFinished)
 
-    lived(place, life, place.source(PoolOptions(max_processes=1, max_sessions=1, place_seconds=2)))
 
-
-def test_agents_that_wait_for_people_leave_room_for_another_model(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_agents_that_wait_for_people_leave_room_for_another_model(tmp_path: Path, place: Place) -> None:
+    async with place.living(PoolOptions(max_processes=1, place_seconds=5)) as source:
         silent = Somebody()
         silent.is_silent = True
         asking = place.turn("standin: question", person=silent, is_waiting=silent.waits.is_set, model="auto")
@@ -901,39 +717,27 @@ def test_agents_that_wait_for_people_leave_room_for_another_model(tmp_path: Path
         with pytest.raises(asyncio.CancelledError):
             await asked
 
-    lived(place, life, place.source(PoolOptions(max_processes=1, place_seconds=5)))
 
-
-def test_workspaces_have_agents_of_their_own_and_take_turns(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+async def test_workspaces_have_agents_of_their_own_and_take_turns(tmp_path: Path, place: Place) -> None:
     (tmp_path / "else").mkdir()
-
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living(PoolOptions(max_processes=1)) as source:
         for folder in ("work", "else", "work"):
             events = await collected(source, place.turn("Hello", workspace=str(tmp_path / folder)))
             assert isinstance(events[-1], agent_events.RunFinished)
             assert len(source.pids) == 1
-
-    lived(place, life, place.source(PoolOptions(max_processes=1)))
     assert [Path(entry["cwd"]).name for entry in place.log] == ["work", "else", "work"]
     assert len({entry["pid"] for entry in place.log}) == 3
 
 
-def test_an_agent_that_had_its_number_of_turns_is_replaced(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_an_agent_that_had_its_number_of_turns_is_replaced(place: Place) -> None:
+    async with place.living(PoolOptions(max_turns=2)) as source:
         for _ in range(4):
             await collected(source, place.turn("Hello"))
-
-    lived(place, life, place.source(PoolOptions(max_turns=2)))
     assert len({entry["pid"] for entry in place.log}) == 2
 
 
-def test_a_source_that_is_closed_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_source_that_is_closed_while_it_starts_leaves_nothing(place: Place) -> None:
+    async with place.living() as source:
         await source._agent.probe()
         place.program.with_name("standin.json").write_text('{"slow_start_seconds": 600}')
         reading = asyncio.ensure_future(collected(source, place.turn("Hello")))
@@ -944,30 +748,22 @@ def test_a_source_that_is_closed_while_it_starts_leaves_nothing(tmp_path: Path) 
         with pytest.raises(GatewayError, match="shutting down"):
             await collected(source, place.turn("Hello"))
 
-    lived(place, life)
-
 
 # --- what is wrong from the beginning -------------------------------------------------------------------
 
 
-def test_a_workspace_that_is_gone_is_reported(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_workspace_that_is_gone_is_reported(tmp_path: Path, place: Place) -> None:
+    async with place.living() as source:
         with pytest.raises(GatewayError, match="cannot be started: No such file"):
             await collected(source, place.turn("Hello", workspace=str(tmp_path / "gone")))
-
-    lived(place, life)
 
 
 # --- sessions that are opened in advance ------------------------------------------------------------------------
 
 
-def _with_spares(
-    home: Path, may_prepare: Callable[[str], bool] = lambda workspace: True, **knobs: object
-) -> tuple[Place, CursorAcpSource]:
-    place = Place(home, {"acp_logs_sessions": 1, **knobs})
-    return place, place.source(spare_seconds=LIMIT, may_prepare=may_prepare)
+def _preparing(place: Place, seconds: float = LIMIT, **options: Any) -> AbstractAsyncContextManager[CursorAcpSource]:
+    place.set(acp_logs_sessions=1)
+    return place.living(**{"spare_seconds": seconds, "may_prepare": lambda workspace: True, **options})
 
 
 def _opened(place: Place) -> list[str]:
@@ -980,10 +776,9 @@ def _started(events: Sequence[agent_events.AgentEvent]) -> agent_events.RunStart
     return events[0]
 
 
-def test_a_new_conversation_gets_the_session_that_was_opened_in_advance(tmp_path: Path) -> None:
-    place, source = _with_spares(tmp_path)
+async def test_a_new_conversation_gets_the_session_that_was_opened_in_advance(place: Place) -> None:
 
-    async def life(source: CursorAcpSource) -> None:
+    async with _preparing(place) as source:
         first = await collected(source, place.turn("standin: text"))
         await true(lambda: len(_opened(place)) == 2)
         second = await collected(source, place.turn("standin: text"))
@@ -996,27 +791,18 @@ def test_a_new_conversation_gets_the_session_that_was_opened_in_advance(tmp_path
         assert len(_opened(place)) == 3  # which is still there
         assert len({record["pid"] for record in records(place.home / "log") if "acp" in record["argv"]}) == 1
 
-    lived(place, life, source)
 
+async def test_no_session_is_opened_in_advance_where_requests_are_refused(place: Place) -> None:
 
-def test_no_session_is_opened_in_advance_where_requests_are_refused(tmp_path: Path) -> None:
-    place, source = _with_spares(tmp_path, lambda workspace: False)
-
-    async def life(source: CursorAcpSource) -> None:
+    async with _preparing(place, may_prepare=lambda workspace: False) as source:
         first = await collected(source, place.turn("standin: text"))
         await true(lambda: not source._preparing)
         assert _opened(place) == [session_of(first)]
 
-    lived(place, life, source)
-
 
 @pytest.mark.parametrize("what", ["owner", "mode", "model", "person", "rule", "login", "age"])
-def test_a_session_that_was_opened_for_something_else_is_not_used(tmp_path: Path, what: str) -> None:
-    place, source = _with_spares(tmp_path)
-    if what == "age":
-        source = place.source(spare_seconds=0.001)
-
-    async def life(source: CursorAcpSource) -> None:
+async def test_a_session_that_was_opened_for_something_else_is_not_used(place: Place, what: str) -> None:
+    async with _preparing(place, 0.001 if what == "age" else LIMIT) as source:
         await collected(source, place.turn("standin: text"))
         await true(lambda: len(_opened(place)) == 2)
         changed: dict[str, Any] = {}
@@ -1039,13 +825,10 @@ def test_a_session_that_was_opened_for_something_else_is_not_used(tmp_path: Path
         assert not _started(second).is_warm
         assert session_of(second) != _opened(place)[1]
 
-    lived(place, life, source)
 
+async def test_two_conversations_at_once_do_not_share_a_prepared_session(place: Place) -> None:
 
-def test_two_conversations_at_once_do_not_share_a_prepared_session(tmp_path: Path) -> None:
-    place, source = _with_spares(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+    async with _preparing(place) as source:
         await collected(source, place.turn("standin: text"))
         await true(lambda: len(_opened(place)) == 2)
         both = await asyncio.gather(*(collected(source, place.turn("standin: text")) for _ in range(2)))
@@ -1053,32 +836,27 @@ def test_two_conversations_at_once_do_not_share_a_prepared_session(tmp_path: Pat
         assert len({session_of(events) for events in both}) == 2
         assert [record["prompt"] for record in place.log] == ["standin: text"] * 3
 
-    lived(place, life, source)
 
-
-def test_no_session_is_prepared_for_the_callers_tools_or_if_that_is_turned_off(tmp_path: Path) -> None:
-    place, source = _with_spares(tmp_path)
+async def test_no_session_is_prepared_for_the_callers_tools_or_if_that_is_turned_off(place: Place) -> None:
     off = place.source()
 
-    async def life(source: CursorAcpSource) -> None:
+    async with _preparing(place) as source:
         offered = OfferedTools(server="caller", url="", runner=Runner())
         await collected(source, place.turn("standin: text", offered=offered))
         await collected(off, place.turn("standin: text"))
         await off.close()
         assert len(_opened(place)) == 2
 
-    lived(place, life, source)
 
-
-def test_the_user_can_be_asked_in_a_prepared_session(tmp_path: Path) -> None:
+async def test_the_user_can_be_asked_in_a_prepared_session(place: Place) -> None:
     """It has its own server for questions, whose calls reach the conversation that took the session."""
-    place = Place(tmp_path, {"acp_logs_sessions": 1})
+    place.set(acp_logs_sessions=1)
     cli = CursorCliSource(CliOptions(), place.environ, place.ledger, lambda: 0.0)
     options = AcpOptions(grace_seconds=GRACE, spare_seconds=LIMIT)
     source = CursorAcpSource(options, cli, place.home / "acp", place.environ, place.ledger, ToolEndpoint())
     ask = 'standin: program\n---\n[{"call": "ask_user", "args": {"question": "Why?"}}, {"say": "So: $1"}]'
 
-    async def life(source: CursorAcpSource) -> None:
+    async with place.living(made=source):
         first, second = (
             Somebody(),
             Somebody([ClarificationAnswer(question_id="ask_1_1", selected_option_ids=[], text="So.")]),
@@ -1091,29 +869,21 @@ def test_the_user_can_be_asked_in_a_prepared_session(tmp_path: Path) -> None:
         assert first.asked == []
         assert said(events) == "So: Why?\n- So."
 
-    lived(place, life, source)
 
+async def test_a_session_that_cannot_be_prepared_fails_nothing(place: Place) -> None:
 
-def test_a_session_that_cannot_be_prepared_fails_nothing(tmp_path: Path) -> None:
-    place, source = _with_spares(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+    async with _preparing(place) as source:
         assert failure(await collected(source, place.turn("standin: crash"))).code == "agent_crashed"
         assert said(await collected(source, place.turn("standin: text")))
         assert [record["prompt"] for record in place.log] == ["standin: crash", "standin: text"]
 
-    lived(place, life, source)
 
+async def test_what_was_prepared_and_never_used_leaves_no_files(place: Place) -> None:
 
-def test_what_was_prepared_and_never_used_leaves_no_files(tmp_path: Path) -> None:
-    place, source = _with_spares(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
+    async with _preparing(place) as source:
         await collected(source, place.turn("standin: text"))
         await true(lambda: len(_opened(place)) == 2)
         for folder in (place.home / "acp").iterdir():
             (folder / "acp-sessions" / _opened(place)[1]).mkdir(parents=True)  # as the real agent may
         await source.close()
         assert [found.name for found in place.home.glob("acp/*/acp-sessions/*")] == _opened(place)[:1]
-
-    lived(place, life, source)

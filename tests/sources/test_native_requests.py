@@ -54,29 +54,9 @@ DELETE = read_call("delete", {"path": f"{SCRATCH}/a.py"})
 # --- The table of seed 001 --------------------------------------------------------------------------
 
 
-def test_shell_is_bash_with_a_command() -> None:
-    assert asked(shell(), tool("bash", "command", "cwd")) == ("bash", {"command": "git status"})
-
-
 def test_shell_is_bash_with_a_command_and_a_folder_that_is_not_the_callers_own() -> None:
     bash = tool("bash", "command", "cwd")
     assert asked(shell(where=f"{SCRATCH}/src"), bash) == ("bash", {"command": "git status", "cwd": "src"})
-
-
-def test_read_is_read_with_a_file_path() -> None:
-    assert asked(READ, tool("read", "filePath")) == ("read", {"filePath": "src/a.py"})
-
-
-def test_ls_is_list_with_a_path() -> None:
-    assert asked(LS, tool("list", "path")) == ("list", {"path": "."})
-
-
-def test_grep_is_grep_with_a_pattern_and_a_path() -> None:
-    assert asked(GREP, tool("grep", "pattern", "path")) == ("grep", {"pattern": "def .*", "path": "src"})
-
-
-def test_glob_is_glob_with_a_pattern_and_a_path() -> None:
-    assert asked(GLOB, tool("glob", "pattern", "path")) == ("glob", {"pattern": "**/*.py", "path": "src"})
 
 
 def test_mcp_is_the_tool_of_its_name_with_its_own_arguments() -> None:

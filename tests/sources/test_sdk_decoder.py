@@ -16,7 +16,6 @@ from cursor_gateway.model.agent_events import (
     Notice,
     OtherTool,
     Outcome,
-    Plan,
     PromptEchoed,
     RunFailed,
     RunFinished,
@@ -126,11 +125,6 @@ def test_who_reads_often_gets_the_grain() -> None:
     assert batches == [[*BEGUN, TextDelta("a")], [TextDelta("b")], [ThinkingDelta("c")], []]
 
 
-def test_text_and_thinking_that_follow_each_other_stay_apart() -> None:
-    events = after_start(text("a"), update("thinking-delta", text="b"), update("thinking-delta", text=""), text("c"))
-    assert events == [TextDelta("a"), ThinkingDelta("b"), TextDelta("c")]
-
-
 def test_a_character_that_is_cut_in_two_is_joined() -> None:
     assert after_start(text("a\ud83d"), text("\ude00b")) == [TextDelta("a😀b")]
     assert after_start(update("thinking-delta", text="\ud83d"), update("thinking-delta", text="\ude00")) == [
@@ -206,23 +200,6 @@ def test_an_end_without_a_start_is_reported_all_the_same() -> None:
     assert nameless.action == OtherTool(tool="tool", arguments={})
 
 
-def test_plans_todos_and_edits_become_what_they_are() -> None:
-    plan, todos, edit = after_start(
-        call("started", "createPlan", args={"plan": "# Move\n\nFirst this.\n"}),
-        call("started", "updateTodos", "c2", args={"todos": [{"content": "a", "status": "inProgress"}]}),
-        call("started", "edit", "c3", args={"path": "/a"}),
-    )
-    assert isinstance(plan, ToolStarted)
-    assert isinstance(todos, ToolStarted)
-    assert isinstance(edit, ToolStarted)
-    assert plan.action == Plan(
-        tool="create_plan", title="Move", overview="", markdown="# Move\n\nFirst this.\n", todos=[]
-    )
-    assert isinstance(todos.action, TodoUpdate)
-    assert [(todo.id, todo.status) for todo in todos.action.todos] == [("1", "in_progress")]
-    assert isinstance(edit.action, FileEdit)
-
-
 def test_what_is_nested_absurdly_is_left_out() -> None:
     deep: Any = "x"
     for _ in range(2000):
@@ -269,17 +246,6 @@ def test_a_call_of_the_users_tool_is_a_question_and_nothing_else(
         decoder.push(kind, body, 0)
     assert [type(event).__name__ for event in decoder.take()[2:]] == shown
     assert decoder.user_calls == int(name == "ask_user_7")
-
-
-def test_the_callers_tools_are_reported_where_they_did_not() -> None:
-    (ended,) = after_start(
-        call("started", "mcp", args=CALLERS),
-        call("completed", "mcp", args=CALLERS, result={"status": "error", "error": {"message": "gone"}}),
-        offers_tools=True,
-    )
-    assert isinstance(ended, ToolEnded)
-    assert ended.action == OtherTool(tool="add", arguments={"a": 1}, data="gone")
-    assert ended.outcome.state == "failed"
 
 
 def test_other_servers_and_other_tools_are_reported() -> None:
@@ -337,11 +303,6 @@ def test_the_status_gives_a_reason_that_the_result_lacks() -> None:
     assert failure(events) == "insufficient_quota"
 
 
-@pytest.mark.parametrize(("status", "code"), [("CANCELLED", "cancelled"), ("EXPIRED", "agent_timed_out")])
-def test_a_run_that_was_ended_says_so(status: str, code: str) -> None:
-    assert failure(decoded(result(status))) == code
-
-
 def test_only_the_first_result_counts_and_a_running_one_is_none() -> None:
     events = decoded(result("RUNNING"), result(), result("ERROR"))
     assert events == [*BEGUN, RunFinished()]
@@ -394,13 +355,6 @@ def test_output_that_may_be_of_either_of_two_commands_is_of_none_of_them() -> No
     first, second = call("started", "shell", "a", args={"command": "x"}), call("started", "shell", "b", args={})
     end = call("completed", "shell", "a", result={"status": "success"})
     assert outputs(first, wrote("1"), second, wrote("2"), end, wrote("3")) == [("a", "1")]
-
-
-def test_other_events_of_a_command_are_no_output() -> None:
-    first = call("started", "shell", "a", args={"command": "x"})
-    strange = [update("shell-output-delta"), update("shell-output-delta", event={"case": "exit", "value": {"code": 1}})]
-    assert outputs(first, *strange, wrote(""), wrote("x", "exit")) == []
-    assert not [event for event in decoded(first, *strange) if isinstance(event, Unrecognized)]
 
 
 # --- what is of no interest, and what is not known ----------------------------------------------------------

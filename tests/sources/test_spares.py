@@ -6,7 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.processes import start_of
 from tests.agent.install import install
 from tests.agent.records import records
+from tests.runs.scripted import true
 from tests.sources.test_acp_source import Somebody
-from tests.sources.test_cli_source import GRACE, Place, collected, failure, lived, said
+from tests.sources.test_cli_source import GRACE, Place
+from tests.sources.turns import collected, failure, said, session_of
 
 LIMIT = 60.0  # for a red build only
 
@@ -75,41 +78,35 @@ def _fields(turn: Turn) -> dict[str, Any]:
     return {name: getattr(turn, name) for name in turn.__struct_fields__}
 
 
-def session_of(events: list[AgentEvent]) -> str:
-    assert isinstance(events[0], RunStarted)
-    return events[0].session_id
-
-
 def is_warm(events: list[AgentEvent]) -> bool:
     assert isinstance(events[0], RunStarted)
     return events[0].is_warm
 
 
-async def true(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
-
-
-def live(life: Life, story: Callable[[Life], Coroutine[Any, Any, None]]) -> None:
+@asynccontextmanager
+async def living(place: Place, **more: Any) -> AsyncIterator[Life]:
     """And nothing of any agent is left, nor of a folder that no conversation has."""
-
-    async def told() -> None:
-        try:
-            async with asyncio.timeout(LIMIT):
-                await story(life)
-        finally:
-            pids = life.source.spare_pids
-            await life.source.close()
-            assert [pid for pid in pids if start_of(pid) is not None] == []
-
-    lived(life.place, told)
-    used = {record["config_dir"] for record in life.place.log}
-    assert {str(found) for found in life.place.home.glob("next_folder*/cursor")} <= used
-    assert not (life.place.ledger.folder / "compared").exists()
+    life = Life(place, **more)
+    try:
+        async with asyncio.timeout(LIMIT):
+            yield life
+    finally:
+        pids = life.source.spare_pids
+        await life.source.close()
+        assert [pid for pid in pids if start_of(pid) is not None] == []
+    used = {record["config_dir"] for record in place.log}
+    assert {str(found) for found in place.home.glob("next_folder*/cursor")} <= used
+    assert not (place.ledger.folder / "compared").exists()
 
 
-def test_the_next_turn_and_a_new_conversation_have_agents_that_wait(tmp_path: Path) -> None:
-    async def story(life: Life) -> None:
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with Place(tmp_path).opened() as place:
+        yield place
+
+
+async def test_the_next_turn_and_a_new_conversation_have_agents_that_wait(place: Place) -> None:
+    async with living(place) as life:
         turn, running = life.turn(), processes.running()
         first = await life.answer(turn)
         waiting = set(await life.spares())
@@ -127,11 +124,9 @@ def test_the_next_turn_and_a_new_conversation_have_agents_that_wait(tmp_path: Pa
         assert [record["source"] for record in log] == ["stdin"] * 3
         assert log[2]["config_dir"] == f"{new.folder}/cursor"
 
-    live(Life(Place(tmp_path)), story)
 
-
-def test_with_one_agent_what_came_last_is_expected_again(tmp_path: Path) -> None:
-    async def story(life: Life) -> None:
+async def test_with_one_agent_what_came_last_is_expected_again(place: Place) -> None:
+    async with living(place, most=1) as life:
         turn = life.turn()
         first = await life.answer(turn)
         warm = []
@@ -144,8 +139,6 @@ def test_with_one_agent_what_came_last_is_expected_again(tmp_path: Path) -> None
             warm.append(is_warm(await life.answer(life.turn())))
             await life.spares()
         assert warm == [True, True, False, False, True, True]
-
-    live(Life(Place(tmp_path), most=1), story)
 
 
 CHANGED_TURNS: dict[str, dict[str, Any]] = {
@@ -175,8 +168,8 @@ def _change(life: Life, what: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("what", [*CHANGED_TURNS, *CHANGED_FILES, "environment", "program"])
-def test_with_other_inputs_another_agent_is_started(tmp_path: Path, what: str) -> None:
-    async def story(life: Life) -> None:
+async def test_with_other_inputs_another_agent_is_started(place: Place, what: str) -> None:
+    async with living(place) as life:
         turn = life.turn()
         first = await life.answer(turn)
         waiting = await life.spares()
@@ -187,12 +180,10 @@ def test_with_other_inputs_another_agent_is_started(tmp_path: Path, what: str) -
         assert not is_warm(third) or life.place.log[2]["pid"] not in waiting
         assert [record["prompt"] for record in life.place.log] == ["standin: text"] * 3
 
-    live(Life(Place(tmp_path)), story)
-
 
 @pytest.mark.parametrize("whose", [{"owner": "other"}, {"workspace": "other"}])
-def test_what_waits_for_one_is_not_for_another(tmp_path: Path, whose: dict[str, str]) -> None:
-    async def story(life: Life) -> None:
+async def test_what_waits_for_one_is_not_for_another(tmp_path: Path, place: Place, whose: dict[str, str]) -> None:
+    async with living(place) as life:
         await life.answer(life.turn())
         await life.spares()
         given = dict(whose)
@@ -202,8 +193,6 @@ def test_what_waits_for_one_is_not_for_another(tmp_path: Path, whose: dict[str, 
         turn = life.turn(**given)
         assert "next_folder" not in turn.folder
         assert not is_warm(await life.answer(turn))
-
-    live(Life(Place(tmp_path)), story)
 
 
 class Runner:
@@ -216,10 +205,10 @@ class Runner:
 @pytest.mark.parametrize(
     "tools", [{"offered": OfferedTools(server="caller", url="", runner=Runner())}, {"person": Somebody()}]
 )
-def test_none_is_started_or_used_for_an_agent_with_tools_of_its_own(tmp_path: Path, tools: dict[str, Any]) -> None:
+async def test_none_is_started_or_used_for_an_agent_with_tools_of_its_own(place: Place, tools: dict[str, Any]) -> None:
     """Those of a caller, or the one that asks the user: their address differs for each turn."""
 
-    async def story(life: Life) -> None:
+    async with living(place) as life:
         turn = life.turn(**tools)
         first = await life.answer(turn)
         assert not is_warm(await life.next(turn, first))
@@ -230,22 +219,18 @@ def test_none_is_started_or_used_for_an_agent_with_tools_of_its_own(tmp_path: Pa
         assert not is_warm(await life.next(turn, first, **tools))
         assert len(life.place.log) == 4
 
-    live(Life(Place(tmp_path)), story)
 
-
-def test_two_at_once_get_one_that_waits_and_one_of_their_own(tmp_path: Path) -> None:
-    async def story(life: Life) -> None:
+async def test_two_at_once_get_one_that_waits_and_one_of_their_own(place: Place) -> None:
+    async with living(place) as life:
         await life.answer(life.turn())
         await life.spares()
         both = await asyncio.gather(*(life.answer(life.turn()) for _ in range(2)))
         assert sorted(map(is_warm, both)) == [False, True]
         assert len({record["session"] for record in life.place.log}) == 3
 
-    live(Life(Place(tmp_path)), story)
 
-
-def test_one_that_dies_is_replaced(tmp_path: Path) -> None:
-    async def story(life: Life) -> None:
+async def test_one_that_dies_is_replaced(place: Place) -> None:
+    async with living(place) as life:
         turn = life.turn()
         first = await life.answer(turn)
         for pid in await life.spares():
@@ -256,15 +241,12 @@ def test_one_that_dies_is_replaced(tmp_path: Path) -> None:
         await life.spares()
         assert is_warm(await life.next(turn, second))
 
-    live(Life(Place(tmp_path)), story)
 
-
-def test_one_that_has_written_something_is_not_used(tmp_path: Path) -> None:
+async def test_one_that_has_written_something_is_not_used(place: Place) -> None:
     """Such as a warning on stderr."""
-    place = Place(tmp_path)
     _wrap(place, 'if "--resume" in sys.argv: sys.stderr.write("Update available\\n"); sys.stderr.flush()')
 
-    async def story(life: Life) -> None:
+    async with living(place) as life:
         turn = life.turn()
         first = await life.answer(turn)
         await life.spares()
@@ -272,16 +254,13 @@ def test_one_that_has_written_something_is_not_used(tmp_path: Path) -> None:
         await true(lambda: not spare.process.is_silent)
         assert not is_warm(await life.next(turn, first))
 
-    live(Life(place), story)
 
-
-def test_agents_that_do_not_wait_in_silence_are_not_started_for_ever(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_agents_that_do_not_wait_in_silence_are_not_started_for_ever(
+    place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = Place(tmp_path)
     _wrap(place, 'if "--resume" in sys.argv: sys.stderr.write("Update available\\n"); sys.stderr.flush()')
 
-    async def story(life: Life) -> None:
+    async with living(place, most=1) as life:
         turn = life.turn()
         events = await life.answer(turn)
         for _ in range(3):
@@ -291,8 +270,6 @@ def test_agents_that_do_not_wait_in_silence_are_not_started_for_ever(
             events = await life.next(turn, events)
         assert "before it gets its prompt (Update available)" in caplog.text
         await life.spares(0)
-
-    live(Life(place, most=1), story)
 
 
 async def _spoken(process: AgentProcess) -> None:
@@ -306,14 +283,13 @@ def _wrap(place: Place, line: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ["os._exit(7)", "os.kill(os.getpid(), 9)"])
-def test_one_that_fails_with_its_prompt_is_the_last_of_its_version(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: str
+async def test_one_that_fails_with_its_prompt_is_the_last_of_its_version(
+    place: Place, caplog: pytest.LogCaptureFixture, ending: str
 ) -> None:
     """Here, a build that does not read its prompt from a pipe. The prompt goes to another agent, once."""
-    place = Place(tmp_path)
     _wrap(place, f'if "-p" in sys.argv and stat.S_ISFIFO(os.fstat(0).st_mode):\n    sys.stdin.read(); {ending}')
 
-    async def story(life: Life) -> None:
+    async with living(place) as life:
         turn = life.turn()
         first = await life.answer(turn)
         await life.spares()
@@ -326,13 +302,11 @@ def test_one_that_fails_with_its_prompt_is_the_last_of_its_version(
         assert life.source.spare_pids == []
         assert len(place.log) == 3
 
-    live(Life(place), story)
 
-
-def test_a_failure_that_is_not_the_spare_agents_is_reported_and_costs_it_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_failure_that_is_not_the_spare_agents_is_reported_and_costs_it_nothing(
+    place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story(life: Life) -> None:
+    async with living(place) as life:
         turn = life.turn()
         first = await life.answer(turn)
         await life.spares()
@@ -342,38 +316,33 @@ def test_a_failure_that_is_not_the_spare_agents_is_reported_and_costs_it_nothing
         await life.next(turn, first)
         await life.spares()
 
-    live(Life(Place(tmp_path)), story)
 
-
-def test_agents_that_do_not_wait_are_not_started_for_ever(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    place = Place(tmp_path)
+async def test_agents_that_do_not_wait_are_not_started_for_ever(
+    tmp_path: Path, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     _wrap(place, 'if "-p" in sys.argv and stat.S_ISFIFO(os.fstat(0).st_mode): sys.exit("No prompt provided")')
 
-    async def story(life: Life) -> None:
+    async with living(place, most=1) as life:
         for _ in range(3):
             await life.answer(life.turn())
             await life.spares(0)
         assert "does not wait for its prompt (No prompt provided)" in caplog.text
         assert len(records(tmp_path / "log")) == len(place.log) + 2  # `--version` and `--help`
 
-    live(Life(place, most=1), story)
 
-
-def test_a_build_that_does_not_read_its_prompt_from_stdin_is_not_started_in_advance(tmp_path: Path) -> None:
-    async def story(life: Life) -> None:
+async def test_a_build_that_does_not_read_its_prompt_from_stdin_is_not_started_in_advance(place: Place) -> None:
+    place.set(version="2026.07.16-899851b")
+    async with living(place) as life:
         await life.answer(life.turn())
         await life.settled()
         assert life.source.spare_pids == []
 
-    live(Life(Place(tmp_path, {"version": "2026.07.16-899851b"})), story)
 
-
-def test_none_is_started_where_requests_are_refused(tmp_path: Path) -> None:
+async def test_none_is_started_where_requests_are_refused(place: Place) -> None:
     """The agent reads the hooks of its workspace when it starts, and may have written them in the turn before."""
-    place = Place(tmp_path)
     refused = [place.turn("").workspace]
 
-    async def story(life: Life) -> None:
+    async with living(place, may_prepare=lambda workspace: workspace not in refused) as life:
         turn = life.turn()
         first = await life.answer(turn)
         await life.settled()
@@ -382,21 +351,17 @@ def test_none_is_started_where_requests_are_refused(tmp_path: Path) -> None:
         assert not is_warm(await life.next(turn, first))
         await life.spares()
 
-    live(Life(place, may_prepare=lambda workspace: workspace not in refused), story)
 
-
-def test_an_agent_that_nobody_needs_ends_and_its_folder_with_it(tmp_path: Path) -> None:
-    async def story(life: Life) -> None:
+async def test_an_agent_that_nobody_needs_ends_and_its_folder_with_it(tmp_path: Path, place: Place) -> None:
+    async with living(place, seconds=0.05) as life:
         await life.answer(life.turn())
         await life.settled()
         await life.spares(0)
         await true(lambda: not list(tmp_path.glob("next_folder*")))
 
-    live(Life(Place(tmp_path), seconds=0.05), story)
 
-
-def test_a_conversation_that_is_deleted_has_no_agent_that_waits(tmp_path: Path) -> None:
-    async def story(life: Life) -> None:
+async def test_a_conversation_that_is_deleted_has_no_agent_that_waits(place: Place) -> None:
+    async with living(place) as life:
         turn = life.turn()
         await life.answer(turn)
         before = await life.spares()
@@ -405,11 +370,9 @@ def test_a_conversation_that_is_deleted_has_no_agent_that_waits(tmp_path: Path) 
         assert [start_of(pid) for pid in before if pid != left] == [None]
         assert left in before
 
-    live(Life(Place(tmp_path)), story)
 
-
-def test_a_gateway_that_is_shutting_down_ends_them_and_starts_no_others(tmp_path: Path) -> None:
-    async def story(life: Life) -> None:
+async def test_a_gateway_that_is_shutting_down_ends_them_and_starts_no_others(place: Place) -> None:
+    async with living(place) as life:
         turn = life.turn()
         first = await life.answer(turn)
         waiting = await life.spares()
@@ -419,11 +382,9 @@ def test_a_gateway_that_is_shutting_down_ends_them_and_starts_no_others(tmp_path
         await life.settled()
         assert life.source.spare_pids == []
 
-    live(Life(Place(tmp_path)), story)
 
-
-def test_a_turn_that_is_cancelled_ends_the_agent_that_had_waited(tmp_path: Path) -> None:
-    async def story(life: Life) -> None:
+async def test_a_turn_that_is_cancelled_ends_the_agent_that_had_waited(place: Place) -> None:
+    async with living(place) as life:
         turn = life.turn()
         first = await life.answer(turn)
         waiting = await life.spares()
@@ -434,13 +395,11 @@ def test_a_turn_that_is_cancelled_ends_the_agent_that_had_waited(tmp_path: Path)
         (left,) = life.source.spare_pids
         assert [start_of(pid) for pid in waiting if pid != left] == [None]
 
-    live(Life(Place(tmp_path)), story)
 
-
-def test_a_long_prompt_arrives(tmp_path: Path) -> None:
+async def test_a_long_prompt_arrives(place: Place) -> None:
     """One that no pipe holds."""
 
-    async def story(life: Life) -> None:
+    async with living(place) as life:
         turn = life.turn()
         first = await life.answer(turn)
         await life.spares()
@@ -448,15 +407,12 @@ def test_a_long_prompt_arrives(tmp_path: Path) -> None:
         assert is_warm(second)
         assert len(life.place.log[1]["prompt"]) > 500_000
 
-    live(Life(Place(tmp_path)), story)
 
-
-def test_a_turn_that_is_cancelled_before_its_first_word_ends_its_agent_at_once(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+async def test_a_turn_that_is_cancelled_before_its_first_word_ends_its_agent_at_once(place: Place) -> None:
     reading = "sys.stdin.read(); __import__('time').sleep(600)"
     _wrap(place, f'if "-p" in sys.argv and stat.S_ISFIFO(os.fstat(0).st_mode): {reading}')
 
-    async def story(life: Life) -> None:
+    async with living(place) as life:
         life.source._options = replace(life.source._options, grace_seconds=LIMIT)
         turn = life.turn()
         first = await life.answer(turn)
@@ -468,15 +424,13 @@ def test_a_turn_that_is_cancelled_before_its_first_word_ends_its_agent_at_once(t
         await asyncio.wait([running], timeout=LIMIT / 4)
         assert running.cancelled()
 
-    live(Life(place), story)
 
-
-def test_a_comparison_that_was_cancelled_does_not_disturb_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_comparison_that_was_cancelled_does_not_disturb_the_next(
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its thread continues."""
 
-    async def story(life: Life) -> None:
+    async with living(place) as life:
         turn = life.turn(allow=["Shell(git)"])
         expected = await life.source._inputs(turn)
         begun, proceed = threading.Event(), threading.Event()
@@ -500,5 +454,3 @@ def test_a_comparison_that_was_cancelled_does_not_disturb_the_next(
         await asyncio.sleep(0.1)
         proceed.set()
         assert await other == expected
-
-    live(Life(Place(tmp_path)), story)

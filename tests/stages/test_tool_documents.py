@@ -6,20 +6,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from cursor_gateway.model import documents
-from cursor_gateway.model.agent_events import (
-    INTERRUPTED,
-    RUNNING,
-    WAITING,
-    Action,
-    Command,
-    FileEdit,
-    OtherTool,
-    Outcome,
-    Plan,
-    Question,
-    TodoUpdate,
-)
+from cursor_gateway.model import agent_events, documents
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.document_events import KnownMetadata
 from cursor_gateway.model.messages import Image
@@ -31,9 +18,9 @@ QUESTION = documents.ClarificationQuestion(id="q", text="Which?", options=[])
 ANSWER = documents.ClarificationAnswer(question_id="q", selected_option_ids=["a"])
 
 # action, type, what is known at its start, content, the metadata's JSON at its end
-ACTIONS: list[tuple[Action, documents.DocumentType, KnownMetadata | None, str | None, dict[str, Any]]] = [
+ACTIONS: list[tuple[agent_events.Action, documents.DocumentType, KnownMetadata | None, str | None, dict[str, Any]]] = [
     (
-        FileEdit(tool="edit_file", path="a.py", operation="edit", content="b", diff=DIFF),
+        agent_events.FileEdit(tool="edit_file", path="a.py", operation="edit", content="b", diff=DIFF),
         "file_edit",
         KnownMetadata(file_path="a.py", language="python"),
         "b",
@@ -45,14 +32,14 @@ ACTIONS: list[tuple[Action, documents.DocumentType, KnownMetadata | None, str | 
         },
     ),
     (
-        FileEdit(tool="rename_file", path="b", operation="rename", old_path="a"),
+        agent_events.FileEdit(tool="rename_file", path="b", operation="rename", old_path="a"),
         "file_edit",
         KnownMetadata(file_path="b", language="text"),
         None,
         {"filePath": "b", "operation": "rename", "language": "text", "oldPath": "a"},
     ),
     (
-        Command(
+        agent_events.Command(
             tool="run_terminal_cmd",
             command="ls",
             working_directory="/w",
@@ -73,14 +60,14 @@ ACTIONS: list[tuple[Action, documents.DocumentType, KnownMetadata | None, str | 
         },
     ),
     (
-        Command(tool="run_terminal_cmd", command="ls"),
+        agent_events.Command(tool="run_terminal_cmd", command="ls"),
         "terminal_command",
         KnownMetadata(command="ls"),
         None,
         {"command": "ls", "exitCode": -1, "output": "", "duration_ms": 7, "permissions": []},
     ),
     (
-        Plan(tool="create_plan", title="T", overview="O", markdown="# P", todos=[TODO]),
+        agent_events.Plan(tool="create_plan", title="T", overview="O", markdown="# P", todos=[TODO]),
         "plan",
         KnownMetadata(title="T", overview="O", todos=[TODO]),
         "# P",
@@ -92,7 +79,7 @@ ACTIONS: list[tuple[Action, documents.DocumentType, KnownMetadata | None, str | 
         },
     ),
     (
-        Question(tool="ask_question", title="T", questions=[QUESTION], answers=[ANSWER]),
+        agent_events.Question(tool="ask_question", title="T", questions=[QUESTION], answers=[ANSWER]),
         "clarification",
         KnownMetadata(questions=[QUESTION]),
         "T",
@@ -102,28 +89,28 @@ ACTIONS: list[tuple[Action, documents.DocumentType, KnownMetadata | None, str | 
         },
     ),
     (
-        Question(tool="ask_question", title="", questions=[]),
+        agent_events.Question(tool="ask_question", title="", questions=[]),
         "clarification",
         KnownMetadata(questions=[]),
         None,
         {"questions": []},
     ),
     (
-        TodoUpdate(tool="todo_write", todos=[documents.TodoChange(id="1", status="completed")]),
+        agent_events.TodoUpdate(tool="todo_write", todos=[documents.TodoChange(id="1", status="completed")]),
         "todo_update",
         None,
         None,
         {"todos": [{"id": "1", "status": "completed"}]},
     ),
     (
-        TodoUpdate(tool="todo_write", todos=[], merge=False),
+        agent_events.TodoUpdate(tool="todo_write", todos=[], merge=False),
         "todo_update",
         None,
         None,
         {"todos": [], "merge": False},
     ),
     (
-        OtherTool(tool="grep", arguments={"pattern": "x"}, data=["hit"]),
+        agent_events.OtherTool(tool="grep", arguments={"pattern": "x"}, data=["hit"]),
         "tool_call",
         None,
         None,
@@ -138,7 +125,9 @@ ACTIONS: list[tuple[Action, documents.DocumentType, KnownMetadata | None, str | 
 ]
 
 
-def _json(action: Action, outcome: Outcome, *, agent_call_id: str = "call_1", payload: Any = UNSET) -> dict[str, Any]:
+def _json(
+    action: agent_events.Action, outcome: agent_events.Outcome, *, agent_call_id: str = "call_1", payload: Any = UNSET
+) -> dict[str, Any]:
     metadata = metadata_of(action, outcome, call_id="call_1", agent_call_id=agent_call_id, payload=payload)
     result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(metadata))
     return result
@@ -146,7 +135,7 @@ def _json(action: Action, outcome: Outcome, *, agent_call_id: str = "call_1", pa
 
 @pytest.mark.parametrize(("action", "type", "known", "content", "metadata"), ACTIONS)
 def test_an_action_is_described_by_its_document(
-    action: Action,
+    action: agent_events.Action,
     type: documents.DocumentType,
     known: KnownMetadata | None,
     content: str | None,
@@ -154,15 +143,15 @@ def test_an_action_is_described_by_its_document(
 ) -> None:
     assert started(action) == (type, known)
     assert content_of(action) == content
-    assert _json(action, Outcome(duration_ms=7)) == metadata
-    end = metadata_of(action, Outcome(), call_id="c", agent_call_id="c", payload=UNSET)
+    assert _json(action, agent_events.Outcome(duration_ms=7)) == metadata
+    end = metadata_of(action, agent_events.Outcome(), call_id="c", agent_call_id="c", payload=UNSET)
     assert documents.document_type(end) == type
 
 
 @pytest.mark.parametrize("action", [action for action, *_ in ACTIONS])
-def test_what_did_not_simply_complete_tells_how_it_ended_and_why(action: Action) -> None:
-    plain = _json(action, Outcome(duration_ms=7))
-    failed = _json(action, Outcome(state="timed_out", code="TIMEOUT", message="Too slow.", duration_ms=7))
+def test_what_did_not_simply_complete_tells_how_it_ended_and_why(action: agent_events.Action) -> None:
+    plain = _json(action, agent_events.Outcome(duration_ms=7))
+    failed = _json(action, agent_events.Outcome(state="timed_out", code="TIMEOUT", message="Too slow.", duration_ms=7))
     assert (failed.pop("state"), failed.pop("reason")) == ("timed_out", "Too slow.")
     if "result" in failed:
         assert failed.pop("result")["status"] == "error"
@@ -171,31 +160,34 @@ def test_what_did_not_simply_complete_tells_how_it_ended_and_why(action: Action)
 
 
 @pytest.mark.parametrize("action", [action for action, *_ in ACTIONS])
-def test_the_agents_payload_is_included_when_it_is_handed_in(action: Action) -> None:
-    plain = _json(action, Outcome())
-    assert _json(action, Outcome(), payload={"own": 1}) == {**plain, "raw": {"own": 1}}
+def test_the_agents_payload_is_included_when_it_is_handed_in(action: agent_events.Action) -> None:
+    plain = _json(action, agent_events.Outcome())
+    assert _json(action, agent_events.Outcome(), payload={"own": 1}) == {**plain, "raw": {"own": 1}}
 
 
 def test_an_unknown_duration_is_zero() -> None:
-    for action in (Command(tool="run_terminal_cmd", command="ls"), OtherTool(tool="grep", arguments={})):
-        assert _json(action, Outcome())["duration_ms"] == 0
+    for action in (
+        agent_events.Command(tool="run_terminal_cmd", command="ls"),
+        agent_events.OtherTool(tool="grep", arguments={}),
+    ):
+        assert _json(action, agent_events.Outcome())["duration_ms"] == 0
 
 
 def test_the_agents_call_id_is_included_only_where_it_is_not_ours() -> None:
-    call = OtherTool(tool="grep", arguments={})
-    assert "agentCallId" not in _json(call, Outcome())
-    assert _json(call, Outcome(), agent_call_id="x\ny")["agentCallId"] == "x\ny"
+    call = agent_events.OtherTool(tool="grep", arguments={})
+    assert "agentCallId" not in _json(call, agent_events.Outcome())
+    assert _json(call, agent_events.Outcome(), agent_call_id="x\ny")["agentCallId"] == "x\ny"
 
 
 def test_an_interrupted_call_says_so() -> None:
-    result = _json(OtherTool(tool="grep", arguments={}), INTERRUPTED)
+    result = _json(agent_events.OtherTool(tool="grep", arguments={}), agent_events.INTERRUPTED)
     assert (result["state"], result["result"]["status"]) == ("interrupted", "error")
     assert result["reason"]
 
 
 # --- tools of the caller's --------------------------------------------------------------------------
 
-ASKED = OtherTool(tool="look", arguments={"p": 1})
+ASKED = agent_events.OtherTool(tool="look", arguments={"p": 1})
 PICTURE = Image(0, "image/png", b"x")
 GAVE: dict[str, tuple[ToolResult, Any]] = {
     "a text": (ToolResult(text="seen"), "seen"),
@@ -209,36 +201,36 @@ GAVE: dict[str, tuple[ToolResult, Any]] = {
 @pytest.mark.parametrize(("result", "data"), GAVE.values(), ids=GAVE)
 def test_a_callers_tool_gives_its_text_or_the_value_that_it_is(result: ToolResult, data: Any) -> None:
     action, outcome = answered(ASKED, result, 7)
-    assert action == OtherTool(tool="look", arguments={}, data=data)
-    assert outcome == Outcome(duration_ms=7)
+    assert action == agent_events.OtherTool(tool="look", arguments={}, data=data)
+    assert outcome == agent_events.Outcome(duration_ms=7)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("No such file.", "No such file."), ("", "The caller's tool failed.")])
 def test_a_callers_tool_that_failed_says_why(text: str, expected: str) -> None:
     action, outcome = answered(ASKED, ToolResult(text=text, is_error=True), 7)
-    assert outcome == Outcome(state="failed", code="TOOL_ERROR", message=expected, duration_ms=7)
+    assert outcome == agent_events.Outcome(state="failed", code="TOOL_ERROR", message=expected, duration_ms=7)
     assert _json(action, outcome)["result"] == {"status": "error", "data": expected}
 
 
 def test_a_call_says_that_the_caller_ran_it() -> None:
-    result = metadata_of(ASKED, Outcome(), call_id="c", agent_call_id="c", payload=UNSET, by_caller=True)
+    result = metadata_of(ASKED, agent_events.Outcome(), call_id="c", agent_call_id="c", payload=UNSET, by_caller=True)
     assert isinstance(result, documents.ToolCallMetadata)
     assert result.ran_by == "caller"
-    assert "ranBy" not in _json(ASKED, Outcome())
+    assert "ranBy" not in _json(ASKED, agent_events.Outcome())
 
 
 @pytest.mark.parametrize(
     ("type", "action"),
     [
-        ("file_edit", FileEdit(tool="", path="a.py", operation="edit", content="text")),
-        ("terminal_command", Command(tool="", command="ls", working_directory="/w")),
-        ("plan", Plan(tool="", title="t", overview="o", markdown="text", todos=[TODO])),
-        ("clarification", Question(tool="", title="text", questions=[QUESTION])),
-        ("todo_update", TodoUpdate(tool="", todos=[])),
-        ("tool_call", OtherTool(tool="", arguments={})),
+        ("file_edit", agent_events.FileEdit(tool="", path="a.py", operation="edit", content="text")),
+        ("terminal_command", agent_events.Command(tool="", command="ls", working_directory="/w")),
+        ("plan", agent_events.Plan(tool="", title="t", overview="o", markdown="text", todos=[TODO])),
+        ("clarification", agent_events.Question(tool="", title="text", questions=[QUESTION])),
+        ("todo_update", agent_events.TodoUpdate(tool="", todos=[])),
+        ("tool_call", agent_events.OtherTool(tool="", arguments={})),
     ],
 )
-def test_what_is_known_at_the_start_gives_the_action_again(type: ToolType, action: Action) -> None:
+def test_what_is_known_at_the_start_gives_the_action_again(type: ToolType, action: agent_events.Action) -> None:
     begun, known = started(action)
     assert begun == type
     assert action_of(type, known or KnownMetadata(), "text") == action
@@ -247,17 +239,19 @@ def test_what_is_known_at_the_start_gives_the_action_again(type: ToolType, actio
     assert not content_of(nothing)
 
 
-@pytest.mark.parametrize("outcome", [RUNNING, WAITING])
-def test_a_call_that_has_not_ended_has_a_state_and_no_reason(outcome: Outcome) -> None:
-    metadata = metadata_of(OtherTool(tool="t", arguments={}), outcome, call_id="c", agent_call_id="c", payload=UNSET)
+@pytest.mark.parametrize("outcome", [agent_events.RUNNING, agent_events.WAITING])
+def test_a_call_that_has_not_ended_has_a_state_and_no_reason(outcome: agent_events.Outcome) -> None:
+    metadata = metadata_of(
+        agent_events.OtherTool(tool="t", arguments={}), outcome, call_id="c", agent_call_id="c", payload=UNSET
+    )
     assert isinstance(metadata, documents.ToolCallMetadata)
     assert (metadata.state, metadata.reason, metadata.result.data) == (outcome.state, UNSET, None)
 
 
 def test_a_tool_that_was_rejected_names_the_permission_that_it_needs() -> None:
     wanted = documents.PermissionRequest(subject="npm test", rules=["Shell(npm)"])
-    outcome = Outcome(state="rejected", message="Not allowed.", permission=wanted)
-    action = Command(tool="shell", command="npm test")
+    outcome = agent_events.Outcome(state="rejected", message="Not allowed.", permission=wanted)
+    action = agent_events.Command(tool="shell", command="npm test")
     metadata = metadata_of(action, outcome, call_id="c", agent_call_id="c", payload=UNSET)
     assert isinstance(metadata, documents.TerminalCommandMetadata)
     assert (metadata.state, metadata.reason, metadata.permission) == ("rejected", "Not allowed.", wanted)

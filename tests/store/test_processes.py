@@ -1,19 +1,13 @@
 """A process that is killed takes back nothing that it told; two of them can share a file."""
 
-import random
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from cursor_gateway.model.document_events import DocumentEvent
-from cursor_gateway.store.base import Stored
 from tests.store.blocking import Database
-from tests.store.making import ME, append_patiently, deltas, lease, new_run, run_end
-
-KILLS = 20
+from tests.store.making import ME, append_patiently, deltas, new_run
 
 # Says the number of the last event as soon as it is stored. Batches have one to nine events.
 APPENDING = """
@@ -48,30 +42,6 @@ def child(folder: Path, run: str, last: int) -> "subprocess.Popen[str]":
 
 def assert_no_gap(events: Sequence[DocumentEvent]) -> None:
     assert list(events) == deltas(*range(1, len(events) + 1))
-
-
-@pytest.mark.slow  # test_kills.py and server/test_killed.py kill at chosen moments
-def test_a_kill_at_any_moment_takes_back_nothing_that_was_reported(tmp_path: Path) -> None:
-    dice = random.Random(4)
-    result: dict[str, int] = {}
-    for number in range(KILLS):
-        run = f"run{number}"
-        with child(tmp_path, run, 10**9) as process:
-            assert process.stdout is not None
-            lines = [process.stdout.readline() for _ in range(dice.choice([1, 2, 5, 50, 500]))]
-            process.kill()
-            lines += process.stdout.readlines()
-        result[run] = int(lines[-1] if lines[-1].endswith("\n") else lines[-2])
-        store = Database(tmp_path)
-        assert store.open(0) is None
-        for known, last in result.items():
-            events = store.events(known, ME, max_bytes=10**9).events
-            assert len(events) >= last
-            assert_no_gap(events)
-        assert [unfinished.id for unfinished in store.unfinished_runs()] == [run]
-        count = len(store.events(run, ME, max_bytes=10**9).events)
-        assert isinstance(store.append(lease(run), count + 1, deltas(count + 1), run_end(run, status="error")), Stored)
-        store.close()
 
 
 def test_two_processes_can_share_a_file(tmp_path: Path) -> None:

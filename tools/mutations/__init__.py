@@ -1,1 +1,1 @@
-"""Breaks one security rule at a time and checks that its tests notice: `make mutations`."""
+"""Breaks one rule at a time, of security or of text, and checks that its tests notice: `make mutations`."""

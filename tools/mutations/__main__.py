@@ -84,7 +84,7 @@ def mutated(mutation: Mutation) -> tuple[str, str]:
 @click.argument("words", nargs=-1)
 @click.option("--write", is_flag=True, help="Write the figure into docs/security.md; needs all mutations.")
 def main(words: tuple[str, ...], write: bool) -> None:
-    """Break one security rule at a time; its tests must notice."""
+    """Break one rule at a time; its tests must notice."""
     chosen = [one for one in MUTATIONS if all(word.lower() in f"{one.file} {one.rule}".lower() for word in words)]
     if not chosen:
         raise click.UsageError("no mutation has these words in its file or rule.")

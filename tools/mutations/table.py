@@ -1083,4 +1083,172 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         ("Settings: one key, one owner", "elif hashed in owners:", "elif False:"),
     ),
+    # What the agent says, and what is made of it.
+    *_of(
+        "sources/cli/reconcile.py",
+        "tests/sources/test_reconcile.py",
+        (
+            "Text: a repetition before a query is held back",
+            "        if self.is_repetition(text):\n",
+            "        if False:\n",
+        ),
+        (
+            "Text: of a flush only what is new is said",
+            "            new = text[len(whole) :]\n",
+            "            new = text\n",
+        ),
+        (
+            "Text: a flush may hold only what was said since a retry",
+            "            new = text[len(segment) :]\n",
+            "            new = text\n",
+        ),
+        (
+            "Text: a flush may be the only copy after a retry",
+            "        elif not segment:\n            new = text",
+            "        elif not segment:\n            new = ''",
+        ),
+        (
+            "Text: a flush that disagrees says nothing",
+            '            new = ""  # what was streamed stays',
+            "            new = text  # what was streamed stays",
+        ),
+        (
+            "Text: what was held is dropped at a tool",
+            "        self._held = None\n        self._start_segment()",
+            "        self._start_segment()",
+        ),
+        (
+            "Text: a flush ends its segment",
+            "        self._start_segment()\n        return released + new",
+            "        return released + new",
+        ),
+        (
+            "Text: a tool ends what a retry has kept",
+            'self._length, self._earlier, self.floor = 0, "", 0',
+            "self._length, self.floor = 0, 0",
+        ),
+        (
+            "Text: a result may add to what was streamed",
+            "            return result[len(emitted) :], False",
+            '            return "", False',
+        ),
+    ),
+    *_of(
+        "sources/cli/decoder.py",
+        "tests/sources/test_decoder.py",
+        (
+            "Text: thinking tells that what was held is text",
+            "            self._release()\n            if self._thinking.half:\n",
+            "            if self._thinking.half:\n",
+        ),
+        (
+            "Text: a strange line does not tell what was held",
+            "        self._out.append(Unrecognized(reason))",
+            "        self._release()\n        self._out.append(Unrecognized(reason))",
+        ),
+        (
+            "Text: a query ends the segment",
+            "        self._boundary()\n        name = record.query_type\n",
+            "        name = record.query_type\n",
+        ),
+        (
+            "Text: a tool ends the segment",
+            '            case "started":\n                self._boundary()\n',
+            '            case "started":\n',
+        ),
+        (
+            "Text: half a character is replaced at a tool",
+            "        self._settle_half_text()\n        self._reconciler.end_segment()",
+            "        self._reconciler.end_segment()",
+        ),
+        (
+            "Text: an end without arguments has those of its start",
+            "args = {**Fields(started.args).all, **Fields(args).all}",
+            "args = Fields(args).all",
+        ),
+        (
+            "Text: the prompt's tokens are all that the model read",
+            "usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens",
+            "usage.input_tokens + usage.cache_read_tokens",
+        ),
+        ("Text: a run has one result", "        if self.finished:\n            return\n", ""),
+    ),
+    *_of(
+        "stages/assembler.py",
+        "tests/stages/test_assembler.py",
+        (
+            "Text: the text after a tool is Markdown of its own",
+            "        for piece in self._fences.flush():\n",
+            "        for piece in self._fences.push(''):\n",
+        ),
+        (
+            "Text: nothing is said after the end",
+            "        if not self._done:\n            self._dispatch(event)\n",
+            "        self._dispatch(event)\n",
+        ),
+        ("Text: a call that never ended was interrupted", "INTERRUPTED, None)", "Outcome(), None)"),
+        ("Text: a call ends once", "        self._ended_calls.add(call_id)\n", ""),
+        (
+            "Text: a pause ends the text",
+            '        self._end_output()\n        envelope = self._envelope("streaming"',
+            '        envelope = self._envelope("streaming"',
+        ),
+        (
+            "Text: a call of the caller's is answered once",
+            "                if call_id in self._tools:\n                    self._end_caller_tool(event)\n",
+            "                self._end_caller_tool(event)\n",
+        ),
+        (
+            "Text: the agent's source is said once",
+            "_drained(self._space) + raw)\n\n    def _end_output",
+            "_drained(self._space) + raw + raw)\n\n    def _end_output",
+        ),
+        (
+            "Text: white space that waited is said once",
+            '    text = "".join(pieces)\n    del pieces[:]\n',
+            '    text = "".join(pieces)\n',
+        ),
+        (
+            "Text: a tool's content is no text of the agent's",
+            '            self._out.append(document_events.ContentDelta(tool.id, content, raw=""))',
+            "            self._out.append(document_events.ContentDelta(tool.id, content))",
+        ),
+    ),
+    *_of(
+        "markdown/fences.py",
+        "tests/stages/test_assembler.py",
+        (
+            "Text: the fence splitter starts over after a flush",
+            "        pieces = self._take()\n        self._reset()\n",
+            "        pieces = self._take()\n",
+        ),
+    ),
+    *_of(
+        "dialects/documents/encoder.py",
+        "tests/dialects/documents/test_encoder.py",
+        (
+            "Text: a delta names the document that grows",
+            "            if event.id != self._growing:\n",
+            "            if not self._growing:\n",
+        ),
+    ),
+    *_of(
+        "dialects/deltas.py",
+        "tests/dialects/test_deltas.py",
+        ("Text: what the caller has run is not told to it", 'metadata.ran_by == "caller"', "False"),
+    ),
+    *_of(
+        "dialects/deltas.py",
+        "tests/dialects/chat/test_encoder.py",
+        (
+            "Text: usage is the context of the last model call, not the sum",
+            "document_events.reply_usage(event), envelope.usage",
+            "envelope.usage, envelope.usage",
+        ),
+    ),
+    *_of(
+        "dialects/chat/encoder.py",
+        "tests/dialects/chat/test_encoder.py",
+        ("Text: usage is told only when asked for", 'if self._include_usage else b""', 'if True else b""'),
+    ),
 )

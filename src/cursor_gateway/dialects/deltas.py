@@ -78,6 +78,8 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
 # last line if a person can allow what was not run.
 TextStyle: TypeAlias = Literal["exact", "readable"]
 
+# What the agent has said is no action, and no question that waits for an answer.
+_SAID = (documents.TextDocument, documents.CodeBlockDocument, documents.CodeReferenceDocument)
 _ID_CHARACTERS = 24  # of a run's name in the id of a call: such an id may have 40
 
 
@@ -155,15 +157,19 @@ class Translator:
 
     def push(self, event: document_events.DocumentEvent) -> list[Delta]:
         deltas: list[Delta] = []
-        if text := document_events.source_text(event):
-            deltas.append(AnswerText(self._separated(text) if self._is_readable else text))
+        source = event.raw if event.__class__ in document_events.WITH_RAW else ""
+        if source is None and event.__class__ is document_events.ContentDelta:
+            source = event.text
+        if source:
+            deltas.append(AnswerText(self._separated(source) if self._is_readable else source))
         match event:  # the most frequent ones first
             case document_events.ContentDelta(id=id, text=text):
                 if id == self._thinking:
                     deltas.append(self._thought(text))
             case document_events.DocumentEnded(document=document):
-                deltas += self._action(document)
-                self._question = question_of(document) or self._question
+                if document.__class__ not in _SAID:
+                    deltas += self._action(document)
+                    self._question = question_of(document) or self._question
             case document_events.DocumentStarted(id=id, type=type):
                 if type == "thinking":
                     self._thinking = id
@@ -219,7 +225,7 @@ class Translator:
         return f"\n\n{note}" if self._has_text else note
 
     def _thought(self, text: str) -> Thought:
-        self.note_reasoning(text)
+        self._reasoned, self._mid_line = True, not text.endswith("\n")
         return Thought(text)
 
     def _new_block(self) -> list[Delta]:

@@ -401,11 +401,13 @@ class Exchange:
         self._expects_continue = False
         self._pieces.append(piece)
         self.size += len(piece)
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def push_end(self) -> None:
         self._expects_continue, self.is_whole = False, True
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def disconnect(self) -> None:
         self.is_disconnected = True
@@ -490,7 +492,8 @@ class Exchange:
         self._write(body if len(body) <= _STEP else body[(len(body) - 1) // _STEP * _STEP :], is_end=is_end)
         if is_end:
             self.is_over = True
-            self._wake()
+            if self._waiting:
+                self._wake()
             connection.answered(self)
 
     async def _is_ready(self) -> bool:

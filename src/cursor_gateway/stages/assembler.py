@@ -228,7 +228,9 @@ class Assembler:
     ) -> tuple[str, int]:
         self._sequence += 1
         id = f"doc_{self._sequence:03d}"
-        self._out.append(document_events.DocumentStarted(id, type, self._sequence, known, _drained(self._loose) + raw))
+        if self._loose:
+            raw = _drained(self._loose) + raw
+        self._out.append(document_events.DocumentStarted(id, type, self._sequence, known, raw))
         return id, self._sequence
 
     def _end(
@@ -304,7 +306,8 @@ class Assembler:
     def _start_prose(
         self, metadata: documents.Metadata, known: document_events.KnownMetadata | None, raw: str = ""
     ) -> None:
-        self._turns.output()
+        if not self._turns.is_open:
+            self._turns.output()
         id, sequence = self._start(documents.document_type(metadata), known, raw)
         self._prose = OpenProse(id, sequence, metadata, [])
 
@@ -316,15 +319,18 @@ class Assembler:
     def _end_prose(self, raw: str = "") -> None:
         prose, self._prose = self._prose, None
         if prose is not None:
-            content = "".join(prose.pieces)
-            self._end(prose.id, prose.sequence, content, prose.metadata, _drained(self._space) + raw)
+            if self._space:
+                raw = _drained(self._space) + raw
+            self._end(prose.id, prose.sequence, "".join(prose.pieces), prose.metadata, raw)
 
     def _end_output(self) -> None:
         """Ends thinking and text. A tool or thinking ends the text: text after it is parsed as separate Markdown."""
-        self._end_thinking()
+        if self._thinking:
+            self._end_thinking()
         for piece in self._fences.flush():
             self._add(piece)
-        self._end_prose()
+        if self._prose is not None:
+            self._end_prose()
         if self._space:
             self._loose += self._space
             self._space = []
@@ -336,7 +342,8 @@ class Assembler:
         if opens:
             self._end_output()
             self._thinking = True
-            self._turns.output()
+            if not self._turns.is_open:
+                self._turns.output()
         self._model_output.append(text)
         if not self._shows_thinking:
             self._out.append(document_events.Reasoning(text, opens))
@@ -567,8 +574,6 @@ class Assembler:
 
 def _drained(pieces: list[str]) -> str:
     """Also empties the list."""
-    if not pieces:
-        return ""
     text = "".join(pieces)
     del pieces[:]
     return text

@@ -24,11 +24,6 @@ def test_a_run_has_the_ids_of_its_client() -> None:
     assert told.finished["usage"] == [{"model": "auto", "inputTokens": 10, "outputTokens": 5, "totalTokens": 15}]
 
 
-def test_a_run_of_another_client_has_its_own_ids() -> None:
-    told = AgUiThread().read(AgUiEncoder(RUN, Reach()).push_all([done()]))
-    assert (told.started["threadId"], told.finished["runId"]) == ("conv_1", "chat_0a1b")
-
-
 def test_what_the_agent_did_has_a_result() -> None:
     command: list[DocumentEvent] = [
         start("terminal_command", KnownMetadata(command="ls")),

@@ -95,9 +95,3 @@ def test_a_run_that_failed_says_why(error: Any, finish: str, shown: str | None) 
 def test_what_was_refused_is_said() -> None:
     refused = RefusedCall(document="doc_001", subject="rm x")
     assert message(done(refused=[refused])).metadata["refused"][0]["subject"] == "rm x"
-
-
-def test_a_message_that_is_read_again_goes_on_after_an_answered_pause() -> None:
-    events = [*words("I look."), paused("c1"), *words(" Rain."), done()]
-    told = AiSdkMessage().read(UiMessageEncoder(RUN, Reach(through=4)).push_all(events))
-    assert (told.text, told.finish) == ("I look. Rain.", "stop")

@@ -63,13 +63,6 @@ def test_images_are_read() -> None:
         chat({"role": "user", "parts": [{"type": "file", "url": "https://example.org/a.png"}]})
 
 
-def test_what_the_agent_did_and_asked_is_not_quoted() -> None:
-    own = {**tool(), "type": "dynamic-tool", "toolName": "look", "providerExecuted": True}
-    asked = tool("ask_question", ASKED, output={"answers": [{"questionId": "q"}]})
-    read = chat(HI, said(STEP, own, asked, {"type": "data-plan", "data": {}}, {"type": "text", "text": "Done."}), HI)
-    assert read.messages == [UserMessage("Hi"), AssistantMessage("Done."), UserMessage("Hi")]
-
-
 def test_results_of_the_pages_tools_are_quoted() -> None:
     parts = [
         tool(output={"b": 2}),
@@ -87,15 +80,6 @@ def test_results_of_the_pages_tools_are_quoted() -> None:
     ]
     assert (read.continued_message, read.question_id, read.follows) == ("chat_0a1b", "", None)
     assert chat(HI, said(tool(state="output-error"))).messages[-1].text == "The tool failed."
-
-
-@pytest.mark.parametrize(
-    ("more", "question"),
-    [({"trigger": "regenerate-message"}, ""), ({"id": ""}, ""), ({"trigger": "submit-message"}, "c1 m1")],
-)
-def test_the_same_message_is_the_same_question(more: Any, question: str) -> None:
-    assert chat(HI, **more).question_id == question
-    assert chat({**HI, "id": ""}).question_id == ""
 
 
 def approval(name: str, approved: bool | None, id: str = ASKED, **more: Any) -> dict[str, Any]:

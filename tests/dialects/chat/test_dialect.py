@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.dialects.base import SSE, ReplyStart, RunView, StartRun
+from cursor_gateway.dialects.base import ReplyStart, RunView, StartRun
 from cursor_gateway.dialects.chat.dialect import ChatReply, answer_id, chat_dialect, completion_head
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, encode_completion
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import AgentTools
-from cursor_gateway.errors import AgentCrashed, InvalidRequest
+from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.prompting.structured import JsonObject
@@ -109,14 +109,6 @@ def test_ids_of_completions_lead_to_their_runs() -> None:
 # --- replies ----------------------------------------------------------------------------------------
 
 
-def test_the_stream_is_of_chunks() -> None:
-    reply = ChatReply(agent_tools="none", include_usage=True)
-    expected = ChunkEncoder(completion_head(RUN, 3), include_usage=True, agent_tools="none", after=3)
-    stream = reply.stream(RUN, ReplyStart(3))
-    assert stream.push_all(EVENTS) == expected.push_all(EVENTS)
-    assert (stream.keep_alive(), reply.headers(RUN)) == (SSE.keep_alive, {})
-
-
 def test_the_whole_is_a_completion() -> None:
     whole, fold = ChatReply(agent_tools="none").whole(RUN, ReplyStart(3)), CompletionFold(completion_head(RUN, 3))
     with pytest.raises(ValueError, match="not over"):
@@ -128,14 +120,6 @@ def test_the_whole_is_a_completion() -> None:
     completion = fold.completion()
     assert completion is not None
     assert (whole.body(), whole.is_over, whole.is_cut) == (encode_completion(completion), True, False)
-
-
-def test_a_run_that_failed_is_its_error() -> None:
-    failure = AgentCrashed("It crashed.").failure()
-    whole = ChatReply(agent_tools="none").whole(RUN, ReplyStart())
-    for event in [*words("Hi"), done(failure)]:
-        whole.push(event)
-    assert (whole.failure, whole.error_body(failure)) == (failure, None)
 
 
 @pytest.mark.parametrize(

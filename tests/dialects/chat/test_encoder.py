@@ -12,10 +12,8 @@ from cursor_gateway.dialects.chat.encoder import (
     CompletionFold,
     CompletionHead,
     encode_completion,
-    error_frames,
 )
-from cursor_gateway.dialects.deltas import AgentTools, FinishReason
-from cursor_gateway.dialects.errors import error_in_stream
+from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.replies import Resumed
 from cursor_gateway.errors import (
     AgentCrashed,
@@ -30,9 +28,6 @@ from cursor_gateway.model.document_events import (
     Done,
     Paused,
     Reasoning,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
 )
 from cursor_gateway.reader import read_events
 from cursor_gateway.stages.cutting import Cutter
@@ -145,29 +140,9 @@ def test_the_first_delta_has_the_role_and_comes_with_the_first_event() -> None:
         assert [json.loads(frame.data)["choices"][0]["delta"] for frame in again] == [{"content": "x"}]
 
 
-def test_all_chunks_have_the_same_head_and_one_choice() -> None:
-    *chunks, end = stream([*TEXT, Reasoning("hm", opens=True), ended(CALL), done()])
-    assert end == "[DONE]"
-    for chunk in chunks:
-        assert (chunk["id"], chunk["created"], chunk["model"]) == (HEAD.id, HEAD.created, HEAD.model)
-        assert chunk["object"] == "chat.completion.chunk"
-        assert [choice["index"] for choice in chunk["choices"]] == [0]
-
-
 def test_the_content_is_the_agents_own_text() -> None:
     assert "".join(delta["content"] for delta in deltas(TEXT)) == SAID
     assert completion([*TEXT, done()])["choices"][0]["message"]["content"] == SAID
-
-
-def test_events_without_text_are_no_chunks() -> None:
-    silent: list[DocumentEvent] = [
-        ToolCallStarted("doc_001", "grep", "c"),
-        ToolCallArguments("doc_001", {}),
-        ToolCallEnded("doc_001", documents.ToolCallResult(status="success", data=None)),
-        DocumentStarted("doc_001", "plan", 1),
-        ContentDelta("doc_001", "# Plan", raw=""),
-    ]
-    assert deltas(silent) == []
 
 
 def test_a_finished_run_ends_with_one_finish_reason_and_done() -> None:
@@ -247,14 +222,6 @@ def test_the_completion_has_every_field_that_clients_ask_for() -> None:
     }
 
 
-def test_a_completion_is_encoded_as_it_is() -> None:
-    fold = CompletionFold(HEAD)
-    fold.push(done())
-    whole = fold.completion()
-    assert whole is not None
-    assert msgspec.json.decode(encode_completion(whole), type=ChatCompletion) == whole
-
-
 def test_a_failed_runs_completion_keeps_what_had_arrived_beside_the_error() -> None:
     result = completion([*TEXT, done(AgentCrashed("It crashed.").failure())])
     assert result["choices"][0]["finish_reason"] == "length"
@@ -262,102 +229,11 @@ def test_a_failed_runs_completion_keeps_what_had_arrived_beside_the_error() -> N
     assert result["error"]["code"] == "agent_crashed"
 
 
-def test_an_error_in_a_stream_is_a_frame_of_its_own_and_the_last() -> None:
-    failure = AgentCrashed("It crashed.").failure()
-    error, end = SseDecoder().push(error_frames(failure))
-    assert json.loads(error.data) == {"error": msgspec.to_builtins(error_in_stream(failure))}
-    assert end.data == "[DONE]"
-
-
 # --- cut short --------------------------------------------------------------------------------------
 
 
 def words(*texts: str) -> list[DocumentEvent]:
     return [DocumentStarted("doc_001", "text", 1), *(ContentDelta("doc_001", text) for text in texts)]
-
-
-# stop, max_tokens, the events, what is said, why it ended, the tokens it cost (None: what the agent says)
-CUTS: dict[str, tuple[tuple[str, ...], int | None, list[DocumentEvent], str, FinishReason, int | None]] = {
-    "at a stop sequence": (("END",), None, [*words("a E", "ND b"), done()], "a ", "stop", 1),
-    "at a stop sequence at once": (("a",), None, [*words("a"), done()], "", "stop", 0),
-    "at the limit": ((), 2, [*words("one", " two", " three"), done()], "one two ", "length", 2),
-    "by what was held back": (("three!",), 2, [*words("one two", " three"), done()], "one two ", "length", 2),
-    "not at all": (("END",), 9, [*words("a E", "N"), done()], "a EN", "stop", None),
-    "not by thinking": (("END",), 1, [Reasoning("END of it all", opens=True), *words("a"), done()], "a", "stop", None),
-    "in the source of a fence": (
-        ("```",),
-        None,
-        [*words("a\n"), DocumentStarted("doc_002", "code_block", 2, raw="```py\n"), done()],
-        "a\n",
-        "stop",
-        2,
-    ),
-    "in the last of the source": (("\n",), None, [*words("a"), done(raw="\n")], "a", "stop", 1),
-    "before the run failed": (("b",), None, [*words("a b"), done(AgentCrashed().failure())], "a ", "stop", 1),
-}
-
-
-@pytest.mark.parametrize(("stop", "limit", "events", "said", "reason", "tokens"), CUTS.values(), ids=CUTS)
-def test_a_cut_answer_ends_at_once_with_its_reason_and_an_estimate(
-    stop: tuple[str, ...],
-    limit: int | None,
-    events: list[DocumentEvent],
-    said: str,
-    reason: FinishReason,
-    tokens: int | None,
-) -> None:
-    usage = {
-        "prompt_tokens": 10 if tokens is None else 7,
-        "completion_tokens": 5 if tokens is None else tokens,
-        "total_tokens": 15 if tokens is None else 7 + tokens,
-        "prompt_tokens_details": {"cached_tokens": 3 if tokens is None else 0},
-        "completion_tokens_details": {"reasoning_tokens": 0},
-        **({} if tokens is None else {"estimated": True}),
-    }
-    encoder = ChunkEncoder(HEAD, include_usage=True, cutter=Cutter(stop, limit), prompt_tokens=7)
-    fold = CompletionFold(HEAD, cutter=Cutter(stop, limit), prompt_tokens=7)
-    stream = b""
-    for event in events:
-        was_over = encoder.is_over
-        frames = encoder.push(event)
-        fold.push(event)
-        assert not (was_over and frames)
-        assert encoder.is_over == fold.is_over == (fold.completion() is not None)
-        assert frames.endswith(b"data: [DONE]\n\n") == (encoder.is_over and not was_over)
-        stream += frames
-    *chunks, counted, _ = (json.loads(frame.data) for frame in SseDecoder().push(stream.replace(b"[DONE]", b"null")))
-    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == said
-    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + [reason]
-    assert counted["usage"] == usage
-    whole: Any = msgspec.to_builtins(fold.completion())
-    assert whole["choices"][0]["message"]["content"] == said
-    assert whole["choices"][0]["finish_reason"] == reason
-    assert whole["usage"] == usage
-    assert "error" not in whole
-
-
-def test_a_run_that_fails_before_the_cut_has_failed() -> None:
-    events: list[DocumentEvent] = [*words("a E"), done(AgentCrashed("It crashed.").failure())]
-    encoder, fold = ChunkEncoder(HEAD, cutter=Cutter(("END",))), CompletionFold(HEAD, cutter=Cutter(("END",)))
-    stream = b"".join(encoder.push(event) for event in events)
-    for event in events:
-        fold.push(event)
-    *_, held, error, _ = SseDecoder().push(stream)
-    assert json.loads(held.data)["choices"][0]["delta"] == {"content": "E"}
-    assert json.loads(error.data)["error"]["code"] == "agent_crashed"
-    whole = fold.completion()
-    assert whole is not None
-    assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("a E", "length")
-    assert whole.error
-
-
-def test_a_cut_answer_still_tells_of_tools_before_the_cut() -> None:
-    fold = CompletionFold(HEAD, agent_tools="tool_calls", cutter=Cutter(("END",)))
-    for event in [ended(CALL), *words("END"), ended(CALL), done()]:
-        fold.push(event)
-    whole = fold.completion()
-    assert whole is not None
-    assert [call.function.name for call in whole.choices[0].message.tool_calls or ()] == ["run_terminal_cmd"]
 
 
 def test_an_open_question_takes_the_place_of_text() -> None:
@@ -373,14 +249,6 @@ def content(events: list[DocumentEvent]) -> str:
     whole: str = completion(events, "none")["choices"][0]["message"]["content"]
     assert streamed == whole
     return whole
-
-
-def test_a_fold_says_whether_the_run_failed() -> None:
-    failure = AgentCrashed("It crashed.").failure()
-    fold = CompletionFold(HEAD, agent_tools="none")
-    failures = [fold.failure]
-    fold.push(done(failure))
-    assert [*failures, fold.failure] == [None, failure]
 
 
 def test_after_the_end_nothing_is_sent() -> None:
@@ -490,13 +358,6 @@ TOOLS: list[tuple[documents.Metadata, str | None, str, tuple[str, dict[str, Any]
         ("todo_write", {"todos": [{"id": "1", "status": "completed"}]}),
     ),
 ]
-NO_TOOLS: list[tuple[documents.Metadata, str]] = [
-    (documents.TextMetadata(), "x"),
-    (documents.CodeBlockMetadata(language="py", purpose="example"), "x"),
-    (documents.CodeReferenceMetadata(file_path="a", start_line=1, end_line=2, language="text"), "x"),
-    (documents.ErrorMetadata(error_code="E", source="s", details=""), "x"),
-    (documents.ThinkingMetadata(), "x"),
-]
 
 
 @pytest.mark.parametrize(("metadata", "content", "line", "call"), TOOLS)
@@ -524,18 +385,6 @@ def test_a_tool_is_a_call_where_the_operator_says_so(
     (result,) = completion([*events, done()], "tool_calls")["choices"][0]["message"]["tool_calls"]
     assert json.loads(result["function"].pop("arguments")) == arguments
     assert result == {"id": id, "type": "function", "function": {"name": name}}
-
-
-@pytest.mark.parametrize(("metadata", "content"), NO_TOOLS)
-@pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls"])
-def test_other_documents_are_no_tools(metadata: documents.Metadata, content: str, agent_tools: AgentTools) -> None:
-    assert deltas([ended(metadata, content)], agent_tools) == []
-
-
-def test_tools_are_not_reported_where_the_operator_says_so() -> None:
-    events: list[DocumentEvent] = [ended(metadata, content) for metadata, content, *_ in TOOLS]
-    assert deltas(events, "none") == []
-    assert set(completion([*events, done()], "none")["choices"][0]["message"]) == {"role", "content", "refusal"}
 
 
 def test_calls_are_numbered_in_the_order_of_their_ends() -> None:
@@ -577,13 +426,6 @@ def test_the_agents_text_beside_a_pause_is_said_before_the_calls() -> None:
     assert deltas([paused("k", raw="\n")])[:3] == [{"content": "\n"}, *call_deltas(0, "k", "{}")]
 
 
-def test_calls_for_the_caller_are_numbered_after_those_of_the_agent_itself() -> None:
-    found = deltas([ended(GREP), ended(CALL), paused("k", "l")], "tool_calls")
-    assert [delta["tool_calls"][0]["index"] for delta in found if delta] == [0, 0, 1, 1, 2, 2, 3, 3]
-    calls = completion([ended(GREP), ended(CALL), paused("k", "l")], "tool_calls")["choices"][0]["message"]
-    assert [call["id"] for call in calls["tool_calls"]][2:] == ["k", "l"]
-
-
 def test_forwarded_calls_have_ids_of_their_own_in_every_run() -> None:
     ids: list[str] = []
     for run in ("1" * 32, "2" * 32):
@@ -608,14 +450,6 @@ def test_long_arguments_come_in_pieces(characters: int) -> None:
     assert json.loads("".join(pieces)) == arguments
     assert [len(piece) for piece in pieces[:-1]] == [1024] * ((characters + 8 - 1) // 1024)
     assert 0 < len(pieces[-1]) <= 1024
-
-
-@pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls", "none"])
-def test_what_the_caller_has_run_is_not_reported_to_it(agent_tools: AgentTools) -> None:
-    theirs = msgspec.structs.replace(GREP, ran_by="caller")
-    assert deltas([ended(theirs)], agent_tools) == []
-    message = completion([ended(theirs), done()], agent_tools)["choices"][0]["message"]
-    assert set(message) == {"role", "content", "refusal"}
 
 
 TEN_CALLS = documents.Usage(prompt_tokens=240_000, completion_tokens=500, total_tokens=240_500, cached_tokens=216_000)
@@ -659,59 +493,6 @@ def test_a_reply_that_asks_for_tools_tells_the_context_and_no_sum_yet() -> None:
     assert "cursor" not in counted
 
 
-def test_a_run_goes_on_after_a_pause_that_ended_its_reply() -> None:
-    encoder, fold = ChunkEncoder(HEAD), CompletionFold(HEAD)
-    encoder.push(paused("k"))
-    fold.push(paused("k"))
-    assert encoder.is_over
-    assert fold.is_over
-    assert not encoder.is_cut
-    assert not fold.is_cut
-    assert encoder.push(done()) == b""
-
-
-def test_what_may_be_cut_is_said_before_a_call() -> None:
-    events: list[DocumentEvent] = [*words("a E"), paused("k")]
-    encoder, fold = ChunkEncoder(HEAD, cutter=Cutter(("END",))), CompletionFold(HEAD, cutter=Cutter(("END",)))
-    frames = SseDecoder().push(b"".join(map(encoder.push, events)))
-    for event in events:
-        fold.push(event)
-    result = [json.loads(frame.data)["choices"][0] for frame in frames[:-1]]
-    assert [choice["delta"] for choice in result][-4:] == [{"content": "E"}, *call_deltas(0, "k", "{}"), {}]
-    assert result[-1]["finish_reason"] == "tool_calls"
-    whole = fold.completion()
-    assert whole is not None
-    assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("a E", "tool_calls")
-    assert not encoder.is_cut
-    assert not fold.is_cut
-
-
-@pytest.mark.parametrize("stop", [(), ("three!",)], ids=["at once", "by what was held back"])
-def test_an_answer_that_is_cut_before_its_call_asks_for_nothing(stop: tuple[str, ...]) -> None:
-    events: list[DocumentEvent] = [*words("one two three"), paused("k")]
-    encoder, fold = ChunkEncoder(HEAD, cutter=Cutter(stop, 2)), CompletionFold(HEAD, cutter=Cutter(stop, 2))
-    stream = b"".join(map(encoder.push, events))
-    for event in events:
-        fold.push(event)
-    assert encoder.is_cut
-    assert fold.is_cut
-    assert b"tool_calls" not in stream
-    whole = fold.completion()
-    assert whole is not None
-    assert whole.choices[0].finish_reason == "length"
-    assert whole.choices[0].message.tool_calls is msgspec.UNSET
-
-
-def test_what_was_held_back_before_a_call_of_the_agents_is_said_once() -> None:
-    events: list[DocumentEvent] = [*words("a E"), ended(CALL), *words("x E"), ended(CALL), *words("ND"), done()]
-    fold = CompletionFold(HEAD, agent_tools="tool_calls", cutter=Cutter(("END",)))
-    for event in events:
-        fold.push(event)
-    whole = fold.completion()
-    assert whole is not None
-    assert whole.choices[0].message.content == "a Ex END"
-
-
 def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:
     events: list[DocumentEvent] = [
         Reasoning("hm", opens=True),
@@ -744,15 +525,6 @@ def test_a_reader_who_comes_back_after_any_event_has_all_frames_once(scenario: S
         assert rest == [[] for _ in pieces[:after]] + pieces[after:]
 
 
-def test_the_stream_itself_has_the_numbers_that_a_reader_resumes_with() -> None:
-    events: list[DocumentEvent] = [*TEXT, Reasoning("hm", opens=True), Reasoning("so"), ended(CALL), done()]
-    assert ChunkEncoder(HEAD, include_usage=True).push_all(events) == Resumed(one_reply, 0, has_numbers=True).push_all(
-        events
-    )
-    later = SseDecoder().push(ChunkEncoder(HEAD, after=40).push_all(events))
-    assert [frame.id for frame in later if frame.id][-1] == str(40 + len(events))
-
-
 def test_a_stream_that_may_be_cut_has_no_numbers() -> None:
     """What is held back until it is known to be no `stop` belongs to an event before."""
     encoder = ChunkEncoder(HEAD, cutter=Cutter(("END",)))
@@ -765,36 +537,6 @@ def test_events_may_come_together() -> None:
     assert ChunkEncoder(HEAD).push_all(events) == b"".join(map(ChunkEncoder(HEAD).push, events))
     one_by_one = Resumed(one_reply, 2, has_numbers=True)
     assert Resumed(one_reply, 2, has_numbers=True).push_all(events) == b"".join(map(one_by_one.push, events))
-
-
-def test_a_run_that_paused_has_several_replies_and_each_is_numbered_as_its_events_are() -> None:
-    pauses = [paused("k"), paused("l", prompt=30, completion=8)]
-    events: list[DocumentEvent] = [*words("a"), pauses[0], *words("b c"), pauses[1], *words("d"), done()]
-    made: list[int] = []
-
-    def encoder(pause: int) -> ChunkEncoder:
-        made.append(pause)
-        return ChunkEncoder(CompletionHead(f"chatcmpl-{pause}", 1, "auto"), include_usage=True, after=pause)
-
-    ends = [events.index(pause) + 1 for pause in pauses] + [len(events)]
-    for start, end in zip([0, *ends], ends, strict=False):
-        for after in range(start, end):
-            made.clear()
-            numbered = Resumed(encoder, after, has_numbers=True)
-            pieces = [SseDecoder().push(numbered.push(event)) for event in events]
-            assert made[-1] == start
-            assert numbered.is_over
-            assert not numbered.is_cut
-            whole = encoder(start)
-            expected = [SseDecoder().push(whole.push(event)) for event in events[start:end]]
-            assert [[frame.data for frame in piece] for piece in pieces] == [
-                *([] for _ in events[:after]),
-                *([frame.data for frame in piece] for piece in expected[after - start :]),
-                *([] for _ in events[end:]),
-            ]
-            assert {frame.id for piece in pieces for frame in piece} - {""} == {
-                str(number) for number, piece in enumerate(expected, start + 1) if piece and number > after
-            }
 
 
 def test_silence_is_a_comment() -> None:

@@ -142,25 +142,6 @@ def test_live_output_is_only_for_readers_that_ask_for_it(encoder: type[SseEncode
     assert b"terminal_output" in encoder(live=True).push(output)
 
 
-def test_frames_and_lines_are_numbered_by_the_events_of_the_run_silent_ones_included() -> None:
-    events = [SILENT[0], *(event for event, *_ in EVENTS), SILENT[1], EVENTS[2][0]]
-    assert [frame.id for frame in SseDecoder().push(SseEncoder().push_all(events))] == [
-        *(str(number) for number in range(2, 15)),
-        "16",
-    ]
-    lines = NdjsonEncoder().push_all(events).splitlines()
-    assert [json.loads(line)["id"] for line in lines] == [*range(2, 15), 16]
-
-
-def test_who_reads_on_reads_on_over_a_pause() -> None:
-    sse, ndjson = SseEncoder(), NdjsonEncoder()
-    for event in (Paused(PAUSED), ContentDelta("doc_001", "x"), Done(ENVELOPE)):
-        assert sse.push(event)
-        assert ndjson.push(event)
-        assert not sse.is_over
-        assert not ndjson.is_over
-
-
 def test_a_reply_may_end_with_a_pause() -> None:
     sse, ndjson = SseEncoder(7, until_pause=True), NdjsonEncoder(7, until_pause=True)
     assert sse.push(TEXT_STARTS).startswith(b"id: 8\n")

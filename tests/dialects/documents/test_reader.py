@@ -8,9 +8,9 @@ from hypothesis import given
 
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.dialects.documents.reader import DocumentEventReader
-from cursor_gateway.errors import AgentCrashed, AgentOverloaded, Failure, UnusableInput
+from cursor_gateway.errors import AgentCrashed, Failure, UnusableInput
 from cursor_gateway.model import documents
-from cursor_gateway.model.agent_events import AgentEvent, RunFailed
+from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -158,44 +158,6 @@ def test_live_output_is_of_an_open_document() -> None:
     output = SseEvent('{"documentId":"doc_002","text":"x"}', "terminal_output")
     assert over_the_wire([started, TerminalOutput("doc_001", "a")]) == [started, TerminalOutput("doc_001", "a")]
     assert decoded([newer, output]) == []
-
-
-def test_the_end_brings_the_envelope() -> None:
-    assert decoded([SseEvent(envelope("completed"), "done", "9")]) == [
-        Done(
-            documents.Envelope(
-                id="chat_1",
-                conversation_id="conv_1",
-                model="auto",
-                mode="agent",
-                created="2026-02-23T10:30:00Z",
-                status="completed",
-                usage=documents.Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3),
-                metadata=documents.ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1),
-            )
-        )
-    ]
-
-
-def test_a_run_that_waits_for_its_caller_is_not_over() -> None:
-    paused, started, done = decoded(
-        [
-            SseEvent(envelope("streaming"), "done", "9"),
-            SseEvent('{"id":"doc_001","type":"text","sequence":1}', "document_start", "10"),
-            SseEvent(envelope("completed"), "done", "11"),
-        ]
-    )
-    assert isinstance(paused, Paused)
-    assert paused.envelope.status == "streaming"
-    assert started == TEXT
-    assert isinstance(done, Done)
-
-
-def test_a_run_that_failed_says_why_as_its_last_error_does() -> None:
-    failure = AgentOverloaded("Try again.", details="[resource_exhausted]").failure()
-    *_, done = over_the_wire(assemble([RunFailed(failure=failure)]))
-    assert isinstance(done, Done)
-    assert done.failure == failure
 
 
 @pytest.mark.parametrize("code", ["SOMETHING_NEWER", "TOOL_ERROR"])

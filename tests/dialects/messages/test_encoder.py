@@ -7,13 +7,12 @@ import pytest
 
 from cursor_gateway.dialects.messages.blocks import Composer, Display
 from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
-from cursor_gateway.dialects.replies import Resumed
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.model.documents import TerminalCommandMetadata
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import SseDecoder
-from tests.anthropic_shapes import Error, Message, MessageStart, ToolUse, events_of, fold, read_message
+from tests.anthropic_shapes import Error, Message, MessageStart, events_of, fold, read_message
 from tests.dialects.runs import done, ended, paused, words
 
 HEAD = MessageHead(id="msg_0a1b", model='claude "x"', signature="chat_0a1b", input_tokens=7)
@@ -64,16 +63,6 @@ def test_the_signature_names_the_run_and_comes_last() -> None:
     assert deltas[2] == {"type": "signature_delta", "signature": "chat_0a1b"}
 
 
-def test_calls_have_their_input_in_deltas_and_all_of_them_are_there() -> None:
-    message = whole([paused("call_1", "call_2")])
-    assert [block for block in message.content if isinstance(block, ToolUse)] == message.content
-    assert [(block.id, block.input) for block in message.content if isinstance(block, ToolUse)] == [
-        ("call_1", {"a": 1}),
-        ("call_2", {"a": 1}),
-    ]
-    assert message.stop_reason == "tool_use"
-
-
 def test_a_ping_comes_after_the_start() -> None:
     encoder = MessageEncoder(HEAD, composer())
     data = encoder.keep_alive() + encoder.keep_alive() + encoder.push_all([*words("Hi"), done()])
@@ -90,31 +79,7 @@ def test_it_is_over_with_the_end_and_says_no_more() -> None:
     assert encoder.push(ContentDelta("doc_001", "more")) == b""
 
 
-def test_a_message_that_is_cut_is_over() -> None:
-    encoder = MessageEncoder(HEAD, composer(Cutter(("END",))))
-    message = fold(events_of(encoder.push_all(words("Hi END more"))))
-    assert isinstance(message, Message)
-    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
-    assert encoder.is_cut
-
-
 def test_a_failure_is_the_last_event() -> None:
     failed = fold(events_of(stream([*words("Hel"), done(AgentCrashed("It crashed.").failure())])))
     assert isinstance(failed, Error)
     assert failed.error.message == "It crashed."
-
-
-def test_a_message_that_has_not_ended_has_no_reason() -> None:
-    message = whole(RUN[:3])
-    assert (message.stop_reason, message.usage.input_tokens) == (None, 7)
-
-
-def test_numbers_stand_in_the_last_frame_of_each_event() -> None:
-    plain = stream([*RUN, done()])
-    resumed = Resumed(lambda pause: MessageEncoder(HEAD, composer()), 0)
-    pieces = [resumed.push(event) for event in [*RUN, done()]]
-    for number, piece in enumerate(pieces, 1):
-        frames = SseDecoder().push(piece)
-        assert piece.count(b"\nid: ") + piece.startswith(b"id: ") == (1 if frames else 0)
-        assert not frames or frames[-1].id == str(number)
-    assert events_of(b"".join(pieces)) == events_of(plain)

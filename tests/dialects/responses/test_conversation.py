@@ -157,15 +157,6 @@ def test_answers_of_others_are_paragraphs() -> None:
     assert messages(user("Hi"), *foreign)[1] == AssistantMessage("a\n\nb")
 
 
-def test_calls_belong_to_the_text_before_them() -> None:
-    assert messages(user("Hi"), said("I look.", 0), called("c1", 1), gave("c1"), said("Sunny.", 0, after=9)) == [
-        UserMessage("Hi"),
-        AssistantMessage("I look.", (WEATHER,)),
-        ToolMessage("sunny", "c1", "weather"),
-        AssistantMessage("Sunny."),
-    ]
-
-
 def test_calls_of_one_reply_stay_together_whatever_order_they_come_back_in() -> None:
     second = ToolCall("c2", "weather", "{}")
     assert messages(user("Hi"), called("c1", 0), gave("c1"), called("c2", 1), gave("c2")) == [

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.dialects.base import SSE
 from cursor_gateway.dialects.deltas import Ended, WholeAnswer, refusal_line
-from cursor_gateway.dialects.replies import Resumed
 from cursor_gateway.dialects.responses.conversation import unpack
 from cursor_gateway.dialects.responses.encoder import (
     ResponseFold,
@@ -21,7 +19,6 @@ from cursor_gateway.model.document_events import (
     DocumentEvent,
     DocumentStarted,
     Reasoning,
-    ToolCallArguments,
 )
 from cursor_gateway.model.documents import (
     ClarificationMetadata,
@@ -30,7 +27,6 @@ from cursor_gateway.model.documents import (
     TerminalCommandMetadata,
 )
 from cursor_gateway.model.messages import ToolCall
-from cursor_gateway.wire.sse import SseDecoder
 from tests.dialects.runs import USAGE, done, ended, paused, words
 from tests.responses_shapes import (
     Compaction,
@@ -67,16 +63,6 @@ def both(events: list[DocumentEvent], prompt_tokens: int = 0, **asked: Any) -> R
     return read_stream(sent)
 
 
-def test_a_run() -> None:
-    response = both(RUN)
-    assert [type(item) for item in response.output] == [ReasoningItem, Message, McpCall, Message]
-    assert text_of(response) == "Hello\n you"
-
-
-def test_events_that_say_nothing_say_nothing() -> None:
-    assert both([ToolCallArguments("doc_001", {}), done()]).output == []
-
-
 def test_an_open_question_is_a_message_of_its_own() -> None:
     ask = ended(ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="Which?", options=[])]), sequence=2)
     response = both([ask, done()])
@@ -85,12 +71,6 @@ def test_an_open_question_is_a_message_of_its_own() -> None:
     assert isinstance(last, Message)
     assert [part.text for part in last.content] == ["▸\u2063 Which?"]
     assert text_of(both([*words("Hm."), ask, *words("This ", "one."), done()])) == "Hm.This one."
-
-
-def test_a_pause_ends_the_response_with_its_calls() -> None:
-    response = both([*words("I look."), paused("c1", "c2")])
-    assert [item.call_id for item in response.output if isinstance(item, FunctionCall)] == ["c1", "c2"]
-    assert response.status == "completed"
 
 
 def test_nothing_follows_the_end() -> None:
@@ -107,15 +87,6 @@ def test_a_failure_is_reported_in_the_stream_and_is_an_error_of_the_whole() -> N
     whole = ResponseFold(head())
     whole.push(done(failure))
     assert (whole.failure, whole.error_body(failure)) == (failure, None)
-
-
-def test_the_answer_so_far() -> None:
-    whole = ResponseFold(head())
-    assert read_response(whole.body()).status == "queued"
-    for event in RUN[:-1]:
-        whole.push(event)
-    assert read_response(whole.body()).status == "in_progress"
-    assert (whole.is_over, whole.failure, whole.after) == (False, None, 0)
 
 
 def test_a_limit_of_tokens_cuts_it() -> None:
@@ -163,14 +134,6 @@ def test_a_reader_gets_only_what_it_lacks() -> None:
     unknown = read_events(ResponseStream(head(), known=known).push_all(RUN))
     assert [getattr(event, "output_index", None) for event in unknown].count(1) == 0
     assert unknown[-1] == everything[-1]
-
-
-def test_events_are_numbered_for_readers_that_resume() -> None:
-    numbered = Resumed(lambda pause: ResponseStream(head()), 0)
-    frames = SseDecoder().push(b"".join(map(numbered.push, RUN)))
-    assert [frame.id for frame in frames if frame.id][-1] == str(len(RUN))
-    assert (numbered.is_over, numbered.is_cut) == (True, False)
-    assert numbered.keep_alive() == SSE.keep_alive
 
 
 def test_an_answer_that_is_there_already() -> None:
