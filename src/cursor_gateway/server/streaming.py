@@ -209,9 +209,12 @@ def _split(events: list[DocumentEvent]) -> tuple[list[DocumentEvent], list[Docum
     """What is encoded at once, and the rest."""
     size = 0
     for number, event in enumerate(events[:-1], 1):
-        if isinstance(event, DocumentEnded):
-            size += len(event.document.content or "")
-        size += len(getattr(event, "text", "")) or _SHORT
+        if event.__class__ in _TEXTS:
+            size += len(event.text)
+        elif event.__class__ is DocumentEnded:
+            size += len(event.document.content or "") + _SHORT
+        else:
+            size += _SHORT
         if size >= _STEP:
             return events[:number], events[number:]
     return events, []
