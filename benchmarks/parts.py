@@ -45,7 +45,7 @@ class Pieces:
 
     def __init__(self, parts: Parts, folder: Path) -> None:
         self._parts = parts
-        self._lines, self._decoder = LineSplitter(), CursorDecoder()
+        self._lines, self._decoder = LineSplitter(keeps_ends=True), CursorDecoder()
         self._documents, self._state = DocumentReader(_RUN), RunState()
         self._chunks = ChunkEncoder(CompletionHead("chatcmpl-benchmark", 1_771_842_600, "opus"))
         self._log = os.open(folder / f"{id(self)}.ndjson", os.O_CREAT | os.O_WRONLY) if parts >= Parts.LOG else -1

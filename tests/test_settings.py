@@ -17,6 +17,7 @@ from cursor_gateway.settings import (
     Settings,
     check_budgets,
     check_exposed,
+    check_schedules,
     every_setting,
     is_loopback,
     load,
@@ -291,6 +292,8 @@ def test_a_table_of_tables_is_json_in_the_environment() -> None:
         ("prices", {"auto": {"input": 1}}, "missing required field `output`"),
         ("prices", {"auto": {"input": -1, "output": 1}}, ">= 0.0 (`input`);"),
         ("budgets", {"alice": {"usd_per_week": 1}}, "unknown field `usd_per_week`"),
+        ("schedules", {"night": {"cron": "0 25 * * *", "message": "Tidy up."}}, "'25' is not within 0 and 23"),
+        ("schedules", {"night": {"cron": "0 2 * * *", "message": " "}}, "matching regex"),
         ("webhooks", {"hook": {"url": "S3CRET"}}, "`url` must begin with https://"),
         ("webhooks", {"hook": {"url": "https://example.com", "secret": "S3CRET"}}, "`secret` must be `whsec_`"),
         ("webhooks", {"hook": {"url": "https://example.com", "port": 1}}, "unknown field `port`"),
@@ -301,6 +304,19 @@ def test_what_is_wrong_in_a_table_is_named_without_its_value(name: str, value: A
         from_file(**{name: value})
     assert "S3CRET" not in str(raised.value)
     assert "$" not in str(raised.value)
+
+
+def test_schedules_need_the_queue_and_an_owner() -> None:
+    night, keys = {"cron": "0 2 * * *", "message": "Tidy up."}, {"alice": hash_key("a")}
+    check_schedules(from_file(schedules={"night": night}).settings)
+    check_schedules(from_file(schedules={"night": {**night, "key": "alice"}}, api_keys=keys).settings)
+    for settings, reason in (
+        ({"schedules": {"night": night}, "queue_ttl_seconds": 0}, "needs the queue"),
+        ({"schedules": {"every night": night}}, "invalid name"),
+        ({"schedules": {"night": night}, "api_keys": keys}, "needs `key`"),
+    ):
+        with pytest.raises(SettingsError, match=reason):
+            check_schedules(from_file(**settings).settings)
 
 
 def test_a_budget_of_money_needs_prices() -> None:

@@ -153,7 +153,7 @@ export interface PermissionRequest {
   warning?: string;
 }
 
-/** One replacement: the smallest range of whole lines that covers all changes of an edit. */
+/** One replacement: the smallest range of whole lines that covers all changes of an edit. Where lines are only added or only removed, it includes the line before or after them, so that neither text is empty. */
 export interface Diff {
   /** The lines before. */
   oldString: string;

@@ -23,7 +23,7 @@ class DocumentReader:
     """
 
     def __init__(self, run: RunInfo) -> None:
-        self._lines = LineSplitter()
+        self._lines = LineSplitter(keeps_ends=True)
         self._decoder = CursorDecoder()
         self._assembler = Assembler(run)
         self._decode_line, self._assemble = self._decoder.push_line, self._assembler.push

@@ -21,6 +21,7 @@ from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.costs import Budget, Price
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.requests import Fences, NonEmpty, Priority, WhenBusy, WhenClientLeaves
+from cursor_gateway.schedules import Schedule
 from cursor_gateway.webhooks.webhook import Webhook
 
 T = TypeVar("T", bound=Struct)
@@ -162,6 +163,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     spare_seconds: Annotated[
         Seconds, "How long what was started in advance is kept after the last run (`cli`, `acp`)."
     ] = 300
+    schedules: Annotated[
+        dict[str, Schedule],
+        "Requests that are sent at certain times: a table of `cron`, `time_zone`, `message`, `key`, `overlaps`, and "
+        "`model`, `mode`, `workspace`, `source`, `needs` and `priority` as in a request, for each name.",
+    ] = {}
     # --- how answers look
     fences: Annotated[Fences, "Whether code blocks become separate documents."] = "split"
     agent_tools: Annotated[
@@ -673,6 +679,26 @@ def check_exposed(settings: Settings) -> None:
             "commands on this machine; create one with `cursor-gateway key NAME`, or listen on 127.0.0.1.",
             param="host",
         )
+
+
+def check_schedules(settings: Settings) -> None:
+    """Their requests wait in the queue, and their runs are somebody's."""
+    if settings.schedules and not settings.queue_ttl_seconds:
+        raise SettingsError(
+            "the setting `schedules` needs the queue, which `queue_ttl_seconds = 0` disables; remove one of them.",
+            param="schedules",
+        )
+    for name, schedule in settings.schedules.items():
+        if not is_name(name):
+            raise SettingsError(
+                "the setting `schedules` has an invalid name; use 1 to 64 letters, digits, `_`, `.` or `-`.",
+                param="schedules",
+            )
+        if settings.api_keys and not settings.store and schedule.key not in settings.api_keys:  # a database has keys
+            raise SettingsError(
+                f"the schedule {name!r} needs `key`, the name of one of `api_keys`, which its runs belong to.",
+                param="schedules",
+            )
 
 
 def check_budgets(settings: Settings) -> None:

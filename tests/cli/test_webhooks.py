@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cursor_gateway.cli.commands.webhooks import webhooks
+from cursor_gateway.cli.commands.operations import webhooks
 from cursor_gateway.errors import SettingsError
 from tests.webhooks.receiver import SECRET, receiving
 

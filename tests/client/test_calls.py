@@ -251,7 +251,7 @@ def test_links_are_listed_page_by_page_created_and_revoked() -> None:
     pages = [b'{"conversations": [], "next": %b, "canCreate": true}' % after for after in (b'"abc"', b"null")]
     shell = Shell(*(answer(200, page) for page in pages))
     assert shell.batches(calls.links(LINK)) == [[], []]
-    assert requested(shell) == ["GET /v1/links", "GET /v1/links before=abc"]
+    assert requested(shell) == ["GET /v1/links limit=100", "GET /v1/links limit=100 before=abc"]
     shell = Shell(answer(201, b'{"url": "http://x/shared/y"}'))
     assert shell.asked(calls.create_link(LINK, "conv_1")) == "http://x/shared/y"
     assert requested(shell) == ["POST /v1/conversations/conv_1/link"]

@@ -15,6 +15,8 @@ from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.runs.handle import RunHandle, response_of
 from cursor_gateway.runs.queue import QueuedRun
 from cursor_gateway.runs.run_service import RunRequest
+from cursor_gateway.schedules import Schedule
+from cursor_gateway.server.schedules import Scheduler, schedule_of
 from cursor_gateway.store.base import IdempotentRun
 from cursor_gateway.store.cluster import Member
 from tests.cluster.nodes import LIMITS, ME, Running, asked, front, node, runner, stop_beating, until
@@ -301,3 +303,37 @@ async def test_without_a_time_to_live_nothing_is_queued(database: str, tmp_path:
         assert not isinstance(await take(one, later()), QueuedRun)
         with pytest.raises(InvalidRequest, match="queue_ttl_seconds"):
             await take(one, later(run_at=datetime.now(UTC).isoformat()))
+
+
+async def test_the_schedules_of_several_fronts_start_each_run_once(database: str, tmp_path: Path) -> None:
+    source, past = ScriptedSource(ANSWER), datetime(2026, 1, 1, 10, 30, tzinfo=UTC)
+    hours, reported = [0], list[str]()
+
+    def scheduler(one: Running) -> Scheduler:
+        def report(name: str, error: Exception) -> None:
+            reported.append(f"{name}: {error}")
+
+        hourly = {"tidy": Schedule(cron="0 * * * *", message="Tidy up.")}
+        return Scheduler(one.node.front, hourly, ME, report, lambda: past + timedelta(hours=hours[0]))
+
+    async with (
+        node(database, tmp_path, runner("a"), source),
+        node(database, tmp_path, runner("b"), source),
+        node(database, tmp_path, front("one"), limits=QUEUE) as one,
+        node(database, tmp_path, front("two"), limits=QUEUE) as two,
+    ):
+        schedulers = [scheduler(each) for each in (one, two)]
+        for hours[0] in range(3):
+            await asyncio.gather(*(each.look() for each in schedulers))
+            await until(lambda: len(source.turns) == hours[0] + 1)
+            while await one.node.front.work.named("schedule "):
+                await asyncio.sleep(0.02)
+            await asyncio.gather(*(each.look() for each in schedulers))
+        assert len(source.turns) == 3
+        hours[0] = (datetime.now(UTC) - past) // timedelta(hours=1) + 48  # so it waits
+        await asyncio.gather(*(each.look() for each in schedulers))
+        (work,) = await two.node.front.work.named("schedule ")
+        (entry,) = await two.node.front.work.entries(ME, 9)
+        assert (work.run_id, work.state) == (entry.run_id, "waiting")
+        assert schedule_of(entry.key) == "tidy"
+        assert not reported

@@ -58,6 +58,10 @@ def test_the_json_alone_is_the_last_text_and_everything_else_stays() -> None:
     assert end == done()
 
 
+def test_json_that_is_quoted_before_the_last_action_is_not_the_answer() -> None:
+    assert text_of(push(CheckedText(CHECK), [*words('It has {"b": [1, 2]}.'), *HELD, *FENCED, done()])) == '{"a": 1}'
+
+
 def test_another_answer_is_asked_for_once() -> None:
     stage = CheckedText(CHECK)
     assert push(stage, [*HELD, *words("No."), done()]) == []

@@ -207,7 +207,7 @@ def test_a_fold_joins_the_deltas_up_to_the_end() -> None:
     for event in [Reasoning("hm"), *words("a", "b"), ended(COMMAND), done(), *words("c")]:
         fold.push(event)
     call = ToolCall("call_run_1", "run_terminal_cmd", '{"command":"ls"}')
-    assert fold.answer() == WholeAnswer("ab", "hm", (call,), Ended(USAGE, USAGE))
+    assert fold.answer() == WholeAnswer("ab", "hm", (call,), Ended(USAGE, USAGE), last="ab")
     assert (fold.is_over, fold.is_cut) == (True, False)
 
 

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.http1.server import HttpServer, Timeouts
+from cursor_gateway.http1.server import EXCHANGE, Exchange, HttpServer, Timeouts
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -123,6 +123,61 @@ def test_who_takes_nothing_and_asks_for_more_loses_it_too() -> None:
             writer.close()
 
     _run(test)
+
+
+async def test_a_body_that_has_arrived_can_be_taken_at_once() -> None:
+    taken: list[bytes | None] = []
+
+    async def takes(scope: Scope, receive: Receive, send: Send) -> None:
+        exchange: Exchange = scope[EXCHANGE]
+        taken.append(exchange.take_body())
+        if taken[-1] is None:
+            first = await receive()
+            taken.append(exchange.take_body())  # some of it was received
+            assert first["body"] + (await receive())["body"] == b"abcd"
+        assert exchange.take_body() is None  # it was taken
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+    async with _Served(takes) as served:
+        reader, writer = await served.client()
+        writer.write(head + b"abcd")
+        await reader.readuntil(b"\r\n\r\nok")
+        assert taken == [b"abcd"]
+        writer.write(head + b"ab")
+        await served.until(lambda: len(taken) == 3)
+        writer.write(b"cd")
+        await reader.readuntil(b"\r\n\r\nok")
+        assert taken[1:] == [None, None]
+        writer.close()
+    assert not served.faults
+
+
+async def test_an_application_is_told_once_when_its_client_leaves() -> None:
+    left: list[str] = []
+    may_end = asyncio.Event()
+
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        exchange: Exchange = scope[EXCHANGE]
+        exchange.when_gone(lambda: left.append("not this"))
+        exchange.when_gone(None)
+        exchange.when_gone(lambda: left.append("while it waits"))
+        await may_end.wait()
+        assert exchange.take_body() is None
+        exchange.when_gone(lambda: left.append("after that"))
+        left.append("over")
+
+    async with _Served(waits) as served:
+        _, writer = await served.client()
+        writer.write(ASK)
+        await served.until(lambda: bool(served.server.tasks))
+        writer.close()
+        await served.until(lambda: bool(left))
+        may_end.set()
+        await served.until(lambda: left[-1] == "over")
+    assert left == ["while it waits", "after that", "over"]
+    assert not served.faults
 
 
 def test_line_ends_between_requests_are_none() -> None:

@@ -91,7 +91,7 @@ _PROJECT = Path(__file__).parents[2]
 _PACKAGE = _PROJECT / "src" / "cursor_gateway"
 _STAGES = ("wire", "model", "markdown", "stages", "prompting", "dialects", "sources")
 _TYPES_ALONE = {
-    *(f"model.{name}" for name in ("agent_trace", "answers", "changes", "health", "history", "queue", "requests")),
+    *(f"model.{name}" for name in ("agent_trace", "answers", "changes", "health", "history", "requests")),
     *(f"dialects.{name}" for name in ("base", "errors", "openapi")),
     *(f"dialects.{name}.openapi" for name in ("ag_ui", "ai_sdk", "chat", "documents", "messages", "responses")),
 }  # they have no input from outside

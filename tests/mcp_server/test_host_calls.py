@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cursor_gateway.mcp_server import host_calls
+from cursor_gateway.mcp_server import calls
+from cursor_gateway.mcp_server.calls import HostCall, OpenForms
 from cursor_gateway.mcp_server.elicitation import FilledForm
-from cursor_gateway.mcp_server.host_calls import HostCall, OpenForms
 from cursor_gateway.mcp_server.messages import HostReply
 from cursor_gateway.mcp_server.peers import Peer
 
@@ -36,7 +36,7 @@ async def test_progress_grows_with_the_events_and_between_them() -> None:
 
 
 async def test_progress_is_reported_while_there_is_nothing_to_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_calls, "_PROGRESS_SECONDS", 0.01)
+    monkeypatch.setattr(calls, "_PROGRESS_SECONDS", 0.01)
     sent = Sent()
     call = HostCall(PEER, 1, sent.send, OpenForms())
     await call.report("Running `make`", 1)

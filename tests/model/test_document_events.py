@@ -1,5 +1,7 @@
 """The agent's own text in each event."""
 
+from typing import get_args
+
 import pytest
 
 from cursor_gateway.model import document_events, documents
@@ -39,6 +41,11 @@ ENVELOPE = documents.Envelope(
 )
 def test_an_event_tells_the_agents_text_in_it_and_no_other(event: document_events.DocumentEvent, text: str) -> None:
     assert document_events.source_text(event) == text
+
+
+def test_all_events_with_raw_text_are_known() -> None:
+    kinds = get_args(document_events.DocumentEvent)
+    assert {kind for kind in kinds if "raw" in kind.__struct_fields__} == set(document_events.WITH_RAW)
 
 
 def test_an_error_and_the_end_say_nothing() -> None:

@@ -72,6 +72,20 @@ def test_json_is_found_in_an_answer(text: str, found: str | None) -> None:
     assert extract_json(text) == found
 
 
+@pytest.mark.parametrize(
+    ("last", "found"),
+    [
+        ('{"a": 1}\n', '{"a": 1}'),
+        ('So: {"a": 1}.', '{"a": 1}'),
+        ("[1]", "[1]"),
+        ("Done, see [1].", '{"quoted": [1, 2, 3]}'),
+        ("Done.", '{"quoted": [1, 2, 3]}'),
+    ],
+)
+def test_what_follows_the_last_action_is_the_answer(last: str, found: str) -> None:
+    assert extract_json('```json\n{"quoted": [1, 2, 3]}\n```\n' + last, last) == found
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),

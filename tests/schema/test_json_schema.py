@@ -9,8 +9,7 @@ from jsonschema import Draft202012Validator
 
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.schema import json_schema, openapi_components
-from cursor_gateway.schema.json_schema import _schema
+from cursor_gateway.schema import _schema, json_schema, openapi_components
 from tests.schema.validation import SCHEMA, complaints, replaced, without
 from tools.reference import examples
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 from cursor_gateway.model.documents import ChatResponse, ToolTrace
-from cursor_gateway.schema import json_schema
-from cursor_gateway.schema.json_schema import is_extension
+from cursor_gateway.schema import is_extension, json_schema
 
 DEFINITIONS: dict[str, dict[str, Any]] = json_schema()["$defs"]
 FIELDS = {name: definition["properties"] for name, definition in DEFINITIONS.items() if "properties" in definition}

@@ -1,7 +1,6 @@
 """The specification's own words are the test: its examples validate, and its interfaces are in ours."""
 
-from cursor_gateway.schema import json_schema, typescript
-from cursor_gateway.schema.json_schema import is_extension
+from cursor_gateway.schema import is_extension, json_schema, typescript
 from tests.schema.specification import event_examples, json_examples, needs_specification, typescript_source
 from tests.schema.typescript_reader import (
     Declarations,

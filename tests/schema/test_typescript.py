@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.schema import json_schema, typescript
-from cursor_gateway.schema.json_schema import is_extension
-from cursor_gateway.schema.typescript import type_of
+from cursor_gateway.schema import is_extension, json_schema, type_of, typescript
 from tests.schema.typescript_reader import Array, Dictionary, Either, Shape, Text, Word, names_in, read
 
 DEFINITIONS: dict[str, dict[str, Any]] = json_schema()["$defs"]

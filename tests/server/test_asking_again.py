@@ -46,6 +46,23 @@ def test_a_key_whose_request_was_wrong_stays(gateway: RunningGateway, http: http
     assert len(invocations(gateway, mark)) == 1  # the account's limit does not pass by asking
 
 
+def test_an_sdk_that_gave_up_waiting_joins_the_run_but_asking_twice_gives_two(
+    gateway: RunningGateway, http: httpx2.Client, tmp_path: Path
+) -> None:
+    mark, file = unique(), tmp_path / "go"
+    body = question(f"{mark} {standin(f'wait-for file={file}')}", stream=True)
+    tries = [{"x-stainless-retry-count": count} for count in ("0", "1", "0")]
+    with http.stream("POST", "/v1/chat/completions", json=body, headers=tries[0]) as first:
+        next(first.iter_raw())
+    with http.stream("POST", "/v1/chat/completions", json=body, headers=tries[1]) as retry:
+        file.touch()
+        assert b"It is there." in retry.read()
+    anew = http.post("/v1/chat/completions", json=body, headers=tries[2])
+    ids = [reply.headers["x-chat-id"] for reply in (first, retry, anew)]
+    assert ids[0] == ids[1] != ids[2]
+    assert len(invocations(gateway, mark)) == 2
+
+
 def test_who_joins_a_run_joins_its_repair(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark, key = unique(), {"idempotency-key": unique()}
     asking = standin(f"json-bad-then-good mark={mark}", '{"a": 1}')

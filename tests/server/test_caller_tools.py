@@ -194,6 +194,49 @@ def test_ten_calls_in_sequence_are_one_run(gateway: RunningGateway, http: httpx2
     nothing_is_left(gateway, mark)
 
 
+def test_the_calls_of_one_reply_may_be_quoted_one_after_the_other(http: httpx2.Client) -> None:
+    """Each with its result: none of them is made again."""
+    prompt = program({"parallel": [call("weather", city="Paris"), call("weather", city="Rome")]}, say("$1 $2"))
+    caller = Caller(http, prompt, [WEATHER])
+    message = caller.ask()
+    for asked in calls_of(caller.messages.pop()):
+        caller.messages.append({**message, "tool_calls": [asked]})
+        caller.give((asked["id"], json.loads(asked["function"]["arguments"])["city"].lower()))
+    assert caller.ask()["content"] == "paris rome"
+
+
+def test_results_in_parts_twice_and_for_an_unknown_call(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    prompt = f"{mark} {program({'parallel': [call('weather', city='A'), call('weather', city='B')]}, say('$1 $2'))}"
+    caller = Caller(http, prompt, [WEATHER])
+    first, second = calls_of(caller.ask())
+    caller.give((first["id"], "one"))
+    rest = caller.ask()  # what is missing is asked for again, under the same id
+    assert only_call(rest) == second
+    # The first result again, with another value, and one that nobody asked for, change nothing.
+    caller.give((first["id"], "another"), ("call_of_nobody", "nothing"), (second["id"], "two"))
+    answer = caller.ask()["content"]
+    given = {json.loads(one["function"]["arguments"])["city"]: one["id"] for one in (first, second)}
+    expected = {first["id"]: "one", second["id"]: "two"}
+    assert answer == f"{expected[given['A']]} {expected[given['B']]}"
+    assert len(invocations(gateway, mark)) == 1
+
+
+def test_the_same_request_again_gets_the_same_reply(gateway: RunningGateway, http: httpx2.Client) -> None:
+    """A client that lost the reply asks again; the agent is not asked a second time."""
+    mark = unique()
+    steps = [call("weather", city="A"), call("weather", city="B"), say("$1 $2")]
+    caller = Caller(http, f"{mark} {program(*steps)}", [WEATHER])
+    caller.give((only_call(caller.ask())["id"], "one"))
+    once = caller.ask()
+    caller.messages.pop()
+    again = caller.ask()
+    assert only_call(again) == only_call(once)
+    caller.give((only_call(again)["id"], "two"))
+    assert caller.ask()["content"] == "one two"
+    assert len(invocations(gateway, mark)) == 1
+
+
 def test_a_result_of_no_run_is_given_to_a_fresh_agent(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
     prompt = f"{mark} {program(call('weather', city='A'), call('weather', city='B'), say('$1 $2'))}"

@@ -103,7 +103,7 @@ async def answer_of(
 ) -> tuple[WholeAnswer | None, Failure | None]:
     """None if the client has left, and why the run failed."""
     whole = reply.whole(view_of(run), ReplyStart())
-    has_begun = await fold_run(run, whole, receive or Client().receive, 0)
+    has_begun = await fold_run(run, whole, {}, receive or Client().receive, 0)
     return (None if has_begun is None else whole.answer()), whole.failure
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.server.sockets import bound_socket
+from cursor_gateway.cli.assembly.local_socket import bound_socket
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import eventually, invocations, standin, unique
 from tests.server.edges import CLOSE, JSON, chat_body, exchanged, line, request

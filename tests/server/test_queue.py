@@ -304,3 +304,22 @@ def test_without_the_queue_a_full_gateway_refuses(tmp_path: Path) -> None:
         ask(http, f"{unique()} {standin('hang-mid')}")
         assert ask(http, "No.", status=429)["error"]["code"] == "too_many_runs"
         assert http.get("/v1/queue").json()["requests"] == []
+
+
+def test_the_next_run_of_a_schedule_is_in_the_queue(tmp_path: Path) -> None:
+    def scheduled(gateway: RunningGateway) -> list[tuple[str, str, str]]:
+        with http_client(gateway) as http:
+            assert eventually(lambda: bool(http.get("/v1/queue").json()["requests"]))
+            found = http.get("/v1/queue").json()["requests"]
+            return [(one["id"], one["schedule"], one["runAt"]) for one in found if one["state"] == "scheduled"]
+
+    month = (datetime.now(UTC) + timedelta(days=60)).month
+    night = {"cron": f"30 4 2 {month} *", "time_zone": "Europe/Berlin", "message": "Tidy up."}
+    nightly = settings(schedules=json.dumps({"night": night}))
+    with running_gateway(tmp_path, "--source", "cli", settings=nightly) as gateway:
+        ((id, name, run_at),) = scheduled(gateway)
+        assert (name, run_at[4:10]) == ("night", f"-{month:02}-02")
+    with running_gateway(tmp_path, "--source", "cli", settings=nightly) as gateway:
+        assert [one[0] for one in scheduled(gateway)] == [id]
+    with running_gateway(tmp_path, "--source", "cli", settings=settings()) as gateway, http_client(gateway) as http:
+        assert eventually(lambda: not http.get("/v1/queue").json()["requests"])

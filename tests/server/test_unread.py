@@ -51,23 +51,23 @@ def test_one_answer_may_be_larger_than_the_limit_and_then_no_stream_is_opened() 
     unread = UnreadReplies(most_bytes=50_000)
     with unread.holding("me", LARGE) as data:
         assert data is LARGE
-        with pytest.raises(TooManyRequests), unread.stream("me"):
-            pass
-        with unread.stream("you"):
-            pass
-    with unread.stream("me"):
-        pass
+        with pytest.raises(TooManyRequests):
+            unread.opened("me")
+        unread.opened("you")
+    unread.opened("me")
 
 
 def test_an_owner_has_so_many_streams() -> None:
     unread = UnreadReplies(most_streams=2)
-    with unread.stream("me"), unread.stream("me"):
-        with pytest.raises(TooManyRequests, match="2 open streams"), unread.stream("me"):
-            pass
-        with unread.stream("you"):
-            pass
-    with unread.stream("me"):
-        pass
+    unread.opened("me")
+    unread.opened("me")
+    with pytest.raises(TooManyRequests, match="2 open streams"):
+        unread.opened("me")
+    unread.opened("you")
+    unread.closed("me")
+    unread.opened("me")
+    with pytest.raises(TooManyRequests):
+        unread.opened("me")
 
 
 def test_no_run_starts_for_a_stream_that_cannot_be_opened() -> None:

@@ -244,6 +244,39 @@ def test_another_gateway_is_noticed_although_this_one_was_alone(
     ledger.close()
 
 
+def test_a_gateway_that_runs_is_not_looked_at_again_until_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as ledger, group() as other:
+        folder = left_behind(tmp_path, "1-1", gateway=f"{other.pid}-{start_of(other.pid)}")
+        os.utime(tmp_path, (1, 1))
+        assert ledger.dead() == []
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "_is_alive", None)
+            assert ledger.dead() == []
+            (tmp_path / "notes").mkdir()
+            os.utime(tmp_path, (2, 2))
+            with pytest.raises(TypeError):  # it would be looked at
+                ledger.dead()
+        assert ledger.dead() == []
+        signal_group(other.pid, signal.SIGKILL)
+        other.wait()
+        assert ledger.dead() == [folder.name]
+        assert ledger.dead() == [folder.name]
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only where its process can be watched")
+def test_a_process_that_is_no_gateway_any_more_is_not_watched(tmp_path: Path) -> None:
+    """Its number may be in use again, or it has another meaning here."""
+    with opened(tmp_path) as ledger, group() as other:
+        folder = left_behind(tmp_path, "1-1", gateway=f"{other.pid}-1")
+        os.utime(tmp_path, (1, 1))
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert (ledger.dead(), ledger.dead()) == ([], [])
+        assert ledger.dead() == [folder.name]
+
+
 def test_what_we_have_not_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "README").touch()

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeAlias
 
 import pytest
@@ -19,7 +20,7 @@ import uvloop
 
 from cursor_gateway.errors import AgentMissing, HostExhausted
 from cursor_gateway.sources import process, processes
-from cursor_gateway.sources.process import AgentProcess
+from cursor_gateway.sources.process import AgentProcess, start_with_stdin
 from cursor_gateway.sources.processes import start_of
 from cursor_gateway.sources.spawning import spawn
 
@@ -112,24 +113,29 @@ def test_output_last_words_and_status(run: Run) -> None:
 WRITES = "echo one; while ! test -e two; do sleep 0.01; done; echo two; echo three; touch written"
 
 
-async def paused(folder: Path) -> AgentProcess:
+async def merged(folder: Path) -> AgentProcess:
     """An agent that has been read once, and has written more since then."""
     agent = await start(f"{WRITES}; {HANG}", folder=str(folder))
-    agent.merges_reads = True
+    agent.merge_reads()
     assert await agent.read() == b"one\n"  # never delayed
     (folder / "two").touch()
     await until((folder / "written").exists)
-    await until(lambda: agent._pause)
+    await until(lambda: _merged()._timer)
     return agent
+
+
+def _merged() -> process._MergedReads:
+    return process._MergedReads.of(asyncio.get_running_loop())
 
 
 def test_output_that_follows_soon_is_read_together(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_PAUSE", LONG)
 
     async def live() -> None:
-        agent = await paused(tmp_path)
+        agent = await merged(tmp_path)
         assert not agent._pieces
-        agent._end_pause()
+        monkeypatch.setattr(process, "monotonic", lambda: monotonic() + 2 * LONG)
+        _merged()._look()
         assert await agent.read() == b"two\nthree\n"
         await agent.end(LONG)
         assert_reaped(agent.pid)
@@ -141,7 +147,7 @@ def test_the_end_of_the_agent_ends_a_pause(run: Run, tmp_path: Path, monkeypatch
     monkeypatch.setattr(process, "_PAUSE", LONG)
 
     async def live() -> None:
-        agent = await paused(tmp_path)
+        agent = await merged(tmp_path)
         os.killpg(agent.pid, signal.SIGKILL)
         assert await everything(agent) == b"two\nthree\n"
         assert await agent.wait(LONG)
@@ -155,7 +161,7 @@ def test_an_agent_can_be_ended_in_a_pause(run: Run, tmp_path: Path, monkeypatch:
 
     async def live() -> None:
         before = open_files()
-        agent = await paused(tmp_path)
+        agent = await merged(tmp_path)
         await agent.end(LONG)
         assert_reaped(agent.pid)
         assert open_files() == before
@@ -171,7 +177,7 @@ def test_the_first_output_is_read_at_once_although_the_machine_has_just_started(
 
     async def live() -> None:
         agent = await start(f"echo one; {HANG}")
-        agent.merges_reads = True
+        agent.merge_reads()
         async with asyncio.timeout(60):
             assert await agent.read() == b"one\n"
         await agent.end(LONG)
@@ -179,10 +185,53 @@ def test_the_first_output_is_read_at_once_although_the_machine_has_just_started(
     run(live())
 
 
+def test_what_many_agents_write_is_read_together(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While there are many reads, a pause follows them; while there are few, the next one comes at once."""
+    monkeypatch.setattr(process, "_PAUSE", LONG)
+    now = 0.0
+    monkeypatch.setattr(process, "monotonic", lambda: now)
+
+    async def live() -> None:
+        nonlocal now
+        started = [
+            await start_with_stdin(["/bin/cat"], folder="/", environment=ENVIRONMENT, on_gone=lambda pid: None)
+            for _ in range(process._MANY)
+        ]
+        agents, inputs = [agent for agent, _ in started], [stdin for _, stdin in started]
+        for agent in agents:
+            agent.merge_reads()
+
+        async def written(word: bytes, count: int) -> None:
+            for stdin in inputs[:count]:
+                stdin.write(word)
+            await until(lambda: any(agent._pieces for agent in agents) or len(_merged()._pipes.select(0)) == count)
+
+        for few in (b"one", b"two"):
+            await written(few, 1)
+            assert await agents[0].read() == few
+            assert _merged()._timer is None  # it watches
+            now += 2 * LONG
+        for stdin in inputs:
+            stdin.write(b"many")
+        assert [await agent.read() for agent in agents] == [b"many"] * len(agents)
+        assert _merged()._timer is not None  # it waits, also for agents that have been silent
+        now += LONG / 2
+        await written(b"late", 2)
+        assert not any(agent._pieces for agent in agents)
+        now += LONG
+        _merged()._look()
+        assert [agent._pieces for agent in agents[:2]] == [[b"late"], [b"late"]]
+        assert _merged()._timer is None
+        for agent in agents:
+            await agent.end(LONG)
+
+    run(live())
+
+
 def test_nothing_is_lost_in_many_pauses(run: Run) -> None:
     async def live() -> None:
         agent = await start("n=0; while test $n -lt 3000; do echo $n; n=$((n+1)); done")
-        agent.merges_reads = True
+        agent.merge_reads()
         assert await everything(agent) == b"".join(b"%d\n" % number for number in range(3000))
         await agent.end(LONG)
 

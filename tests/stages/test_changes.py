@@ -130,6 +130,13 @@ def test_a_change_further_up_moves_those_below_it() -> None:
     assert apply(first, change) == last
 
 
+@pytest.mark.parametrize("second", ["a\n\nc\nd\ne", "a\n\nb\nc\nd\ne", "a\nx\n\nb\nc\nd\ne", "a\nc\nd\ne"])
+def test_a_blank_line_further_up_is_a_line(second: str) -> None:
+    versions = ["a\nb\nc\nd\ne", second, second.replace("d", "D")]
+    (change,) = file_changes([edited("f", diff=line_diff(old, new)) for old, new in pairwise(versions)])
+    assert change.diffs[-1] == Diff(old_string="d", new_string="D", start_line=4, end_line=4)
+
+
 def test_edits_that_are_not_combined_are_listed_in_their_order() -> None:
     first, second = line_diff("a\nb", "a\nc"), line_diff("a\nc", "a\nd")
     documents = [edited("f", diff=first), edited("f", diff=second), edited("f", "delete")]
@@ -140,7 +147,7 @@ def test_edits_that_are_not_combined_are_listed_in_their_order() -> None:
 
 
 def _edit(start: int, old: str, new: str) -> Document:
-    return edited("f", diff=Diff(old_string=old, new_string=new, start_line=start, end_line=start))
+    return edited("f", diff=Diff(old_string=old, new_string=new, start_line=start, end_line=start + old.count("\n")))
 
 
 def _spread(number: int) -> list[tuple[int, str, str]]:
@@ -177,11 +184,10 @@ def test_many_hunks_are_combined_like_few(seed: int) -> None:
     lines, edits = list(first), []
     for number in range(600):
         place = chance.randrange(len(lines))
-        count = chance.randint(0, 40 if number % 50 == 49 else 2)
+        count = chance.randint(1, 40 if number % 50 == 49 else 2)
         old, new = lines[place : place + count], [f"x{number}"] * chance.randint(0, 3)
-        if old or new:
-            edits.append(_edit(place + 1, "\n".join(old), "\n".join(new)))
-            lines[place : place + count] = new
+        edits.append(_edit(place + 1, "\n".join(old), "\n".join(new)))
+        lines[place : place + count] = new
     (file,) = edited_files(edits)
     assert apply("\n".join(first), combined(file)).split("\n") == lines
 

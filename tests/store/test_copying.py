@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from click.testing import CliRunner
 
-from cursor_gateway.cli.commands.database import history
+from cursor_gateway.cli.commands.operations import history
 from cursor_gateway.store.base import Idempotency, IdempotentRun, Stored
 from cursor_gateway.store.postgres.store import PostgresStore
 from cursor_gateway.store.sql import SqlStore

@@ -192,7 +192,7 @@ def test_it_is_quiet_when_nothing_was_written_for_a_moment(store: Database, monk
             writers.pop(0)()  # meanwhile
             return False
 
-    monkeypatch.setattr(maintenance, "_stop", Moment())
+    monkeypatch.setattr(maintenance, "_many_files", Moment())
     assert not maintenance._is_quiet()
     assert maintenance._is_quiet()
     assert maintenance._is_quiet()  # still, without another look

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,11 +14,25 @@ from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import WaitingCall
 from cursor_gateway.store import batches
-from cursor_gateway.store.base import Behind, Fenced, HistoryLimits, Idempotency, KeyTaken, NewRun, Stored
+from cursor_gateway.store.base import (
+    Behind,
+    Fenced,
+    HistoryLimits,
+    Idempotency,
+    KeyTaken,
+    NewMessage,
+    NewRun,
+    Notice,
+    RunEnd,
+    RunNews,
+    Stored,
+    TitleChange,
+)
 from cursor_gateway.store.sqlite import maintenance, moving, run_files, writing
 from cursor_gateway.store.sqlite.opening import FILE, examine
 from cursor_gateway.store.sqlite.run_files import EventBatch, RunFile, begin_line
-from tests.store.blocking import Database
+from cursor_gateway.store.sqlite.store import SqliteStore
+from tests.store.blocking import Database, blocking
 from tests.store.making import ME, deltas, envelope, lease, new_run, run_end
 from tests.store.test_connections import locked
 
@@ -259,10 +274,108 @@ def test_they_are_moved_in_the_background_many_at_a_time(
 
     monkeypatch.setattr(moving.RunFiles, "move_some", move_some)
     store.open(0)
-    for number in range(32):
+    for number in range(64):
         ended(store, f"run{number}", f"conv{number}")
     assert moved.wait(60)
-    assert (files(tmp_path), in_database(tmp_path)) == ([], 32)
+    assert (files(tmp_path), in_database(tmp_path)) == ([], 64)
+
+
+def test_while_runs_keep_ending_they_are_moved_although_some_are_to_be_indexed(
+    store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(maintenance, "_GATHERING", 600.0)  # it does not wait for that, nor until it is quiet
+    monkeypatch.setattr(maintenance, "_QUIET", 600.0)
+    store.open(0)
+    for number in range(256):
+        ended(store, f"run{number}", f"conv{number}")
+    deadline = time.monotonic() + 60
+    while in_database(tmp_path) <= 256 - 64:  # fewer wait for others
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def everything_in(folder: Path) -> dict[str, list[object]]:
+    """All rows of the database, besides those of the index."""
+    with closing(sqlite3.connect(folder / FILE)) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {
+            name: connection.execute(f"SELECT * FROM {name}").fetchall()
+            for name in tables
+            if not name.startswith(("search", "sqlite_"))
+        }
+
+
+WHOLE_RUNS: list[tuple[NewRun, RunEnd]] = [
+    (first("plain", "c1"), run_end("plain")),
+    (replace(first("asked", "c2"), request=b"asked", continuation=b"more", client="curl"), run_end("asked")),
+    (replace(first("failed", "c3"), request=b"asked", continuation=b"more"), run_end("failed", status="error")),
+    (replace(first("silent", "c4"), owner="you", include=frozenset()), run_end("silent", answer="")),
+    (
+        replace(first("long", "c5"), messages=[NewMessage("user", "a\ud800b", ("1.png", "2.png"))] * 2, mode="plan"),
+        replace(run_end("long", session_id="s", fingerprint="f"), words=["w\ud800"], tool_uses=3, needs_decision=True),
+    ),
+    (first("named", "c6"), replace(run_end("named"), title=TitleChange("Hello", "Greeting"), first_event_ms=None)),
+    (first("other name", "c7"), replace(run_end("other name"), title=TitleChange("Goodbye", "Greeting"), ended_ms=10)),
+]
+
+
+def test_many_are_moved_as_each_would_be(tmp_path: Path) -> None:
+    def make(news: RunNews) -> list[Notice]:
+        return [Notice(webhook="w", id=f"n-{news.envelope.id}", body=news.owner.encode(), number=news.number)]
+
+    found, indexed = [], []
+    for name in ("together", "alone"):
+        store = blocking(SqliteStore(tmp_path / name, make))
+        store.open(0)
+        for new, end in WHOLE_RUNS:
+            assert isinstance(store.begin_run(new, deltas(1, 2)), Stored)
+            assert isinstance(store.append(lease(new.id), 3, [Done(end.envelope)], end), Stored)
+            if name == "alone":
+                store._files.settle()
+        store._files.settle()
+        indexed.append(store._indexer._noted)
+        found.append(everything_in(tmp_path / name))
+        store.close()
+    for rows in found:
+        assert len(rows["runs"]) == len(WHOLE_RUNS)
+        rows["notices"] = [row[:-1] for row in rows["notices"]]  # type: ignore[index] # without when they are due
+    assert found[0] == found[1]
+    assert indexed[0] == indexed[1]
+
+
+def test_one_of_many_that_was_deleted_meanwhile_does_not_come_back(store: Database, tmp_path: Path) -> None:
+    for number in range(4):
+        ended(store, f"run{number}", f"conv{number}")
+    (tmp_path / "runs" / "run2.ndjson").unlink()
+    store._files.settle()
+    assert [store.run(f"run{number}", ME) is not None for number in range(4)] == [True, True, False, True]
+    assert files(tmp_path) == []
+
+
+def test_one_of_many_that_another_process_has_moved_is_not_moved_again(
+    store: Database, other: Database, tmp_path: Path
+) -> None:
+    for number in range(3):
+        ended(store, f"run{number}", f"conv{number}")
+    copies = {file: file.read_bytes() for file in (tmp_path / "runs").iterdir()}
+    assert other.run("run1", ME) is not None  # so it has moved all
+    before = everything_in(tmp_path)
+    for file, data in copies.items():
+        file.write_bytes(data)  # as if it had not removed them yet
+    store._files.settle()
+    assert everything_in(tmp_path) == before
+    assert files(tmp_path) == []
+
+
+def test_one_of_many_that_is_damaged_does_not_hold_up_the_others(store: Database, tmp_path: Path) -> None:
+    for number in range(3):
+        ended(store, f"run{number}", f"conv{number}")
+    path = tmp_path / "runs" / "run1.ndjson"
+    path.write_bytes(path.read_bytes().replace(b'"first":1', b'"first":7'))
+    store._files.settle()
+    assert [store.run(f"run{number}", ME).state for number in range(3)] == ["completed", "running", "completed"]
+    assert files(tmp_path) == ["run1.ndjson"]
 
 
 def test_a_run_that_ends_while_it_is_entered_is_not_removed(
@@ -308,14 +421,14 @@ def test_a_mistake_in_one_does_not_cost_the_others(
 ) -> None:
     for run in ("bad", "good"):
         ended(store, run, run)
-    original = run_files.rows_of
+    original = run_files.rows_in
 
-    def rows_of(path: str, count: int) -> object:
+    def rows_in(path: str, count: int) -> object:
         if "bad" in path:
             raise ZeroDivisionError
         return original(path, count)
 
-    monkeypatch.setattr(moving, "rows_of", rows_of)
+    monkeypatch.setattr(moving, "rows_in", rows_in)
     for _ in range(2):
         assert store.run("good", ME).state == "completed"
         assert store.run("bad", ME) is None
@@ -367,10 +480,10 @@ def test_the_file_of_a_run_that_was_moved_is_used_again(store: Database, tmp_pat
 
 
 def test_few_empty_files_are_kept(store: Database, tmp_path: Path) -> None:
-    for number in range(50):
+    for number in range(100):
         ended(store, f"run{number}", f"conv{number}")
     store._files.settle()
-    assert len(list((tmp_path / "runs").iterdir())) == 32
+    assert len(list((tmp_path / "runs").iterdir())) == 64
 
 
 def test_an_empty_file_that_a_run_did_not_need_is_kept_for_the_next(store: Database, tmp_path: Path) -> None:

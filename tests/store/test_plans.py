@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cursor_gateway.model.document_events import Paused
 from cursor_gateway.store.base import HistoryLimits, Idempotency, IdempotentRun
@@ -43,6 +44,15 @@ QUESTIONS: dict[str, Callable[[Database], object]] = {
     "append": lambda store: store.append(store.claim_run("live", 1), 1, deltas(1)),
     "append with the end": lambda store: store.append(store.claim_run("live", 1), 1, deltas(1), run_end("live")),
     "moving a run": lambda store: (store.append(lease("live"), 1, deltas(1), run_end("live")), store._files.settle()),
+    "moving many runs": lambda store: (
+        [
+            store.begin_run(
+                replace(new_run(f"new{number}", f"new{number}"), is_first=True), deltas(1), run_end(f"new{number}")
+            )
+            for number in range(3)
+        ],
+        store._files.settle(),
+    ),
     "change_conversation": lambda store: store.change_conversation("conv1", ME, title="t", is_pinned=True),
     "pinned conversations": lambda store: store.conversations(ME, is_pinned=True),
     "set_decided": lambda store: store.set_decided("run1", ME),
@@ -55,7 +65,8 @@ FINE = re.compile(
     r"SEARCH \w+ USING (COVERING )?(INTEGER PRIMARY KEY|INDEX \w+|PRIMARY KEY)"
     r"|SCAN search VIRTUAL TABLE INDEX \d+:(M\d+|=|[<>])"
     r"|SCAN runs USING (COVERING )?INDEX runs_unfinished|SCAN unindexed|SCAN upkeep"
-    r"|SCAN CONSTANT ROW|USING INDEX \w+ FOR IN-OPERATOR|(CORRELATED )?(SCALAR|LIST) SUBQUERY \d+|CO-ROUTINE"
+    r"|SEARCH \w+$|SCAN (\d+ )?CONSTANT ROWS?"
+    r"|USING INDEX \w+ FOR IN-OPERATOR|(CORRELATED )?(SCALAR|LIST) SUBQUERY \d+|CO-ROUTINE"
     r"|LIST SUBQUERY|CREATE BLOOM FILTER"
 )
 

@@ -3,7 +3,9 @@
 import asyncio
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,13 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec import Struct
 from msgspec.structs import replace
+from psycopg import AsyncConnection
 
 from cursor_gateway.errors import Failure, QueueExpired, RunCancelled
-from cursor_gateway.store.base import Busy, Claim, Stored, Superseded
+from cursor_gateway.store.base import Busy, Claim, Idempotency, Stored, Superseded
 from cursor_gateway.store.cluster import Member, NewCommand, Submitted
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
-from cursor_gateway.store.queue import About, Candidate, Entry, Full, NewEntry, Put, order
+from cursor_gateway.store.queue import About, Begun, Candidate, Entry, Full, NewEntry, Put, order
 from cursor_gateway.store.sqlite.queue import SqliteQueue
 from tests.store.blocking import Database, at_once
 from tests.store.making import lease, new_run, run_end
@@ -402,6 +405,65 @@ async def test_a_clusters_entries_of_one_owner_are_limited_in_bytes(
         assert await cluster.queue.kept_request(first.run_id, first.owner) is None  # it is the run's now
     finally:
         await store.close()
+
+
+# A request is refused because one like it waits, which is gone when that one is looked at.
+
+
+def test_an_owner_has_room_while_an_entry_ends(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+
+    def write(sql: str, values: Mapping[str, object]) -> int:
+        count = database.store._write(sql, values)
+        if values.get("id") == "second" and not count:
+            assert at_once(queue.cancel("first", "ann", CANCELLED))
+        return count
+
+    queue = SqliteQueue(database.store._rows, write, lambda: 1000)
+    try:
+        assert at_once(queue.put(new("first", "ann", key="k"))) == Put()
+        assert at_once(queue.put(new("second", "ann", key="k"))) == Put()
+        assert [one.run_id for one in at_once(queue.entries("ann", 9))] == ["second"]
+    finally:
+        database.close()
+
+
+async def test_an_owner_has_room_in_a_cluster_while_an_entry_ends(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(database)
+    cluster = PostgresCluster(store)
+    execute: Any = AsyncConnection.execute
+    is_ended = False
+
+    async def ending(self: AsyncConnection[Any], sql: str, *values: object, **named: object) -> object:
+        nonlocal is_ended
+        if "dedupe = %(dedupe)s AND state <> 'done'" in sql and not is_ended:
+            is_ended = True
+            assert await cluster.queue.cancel("first", "ann", CANCELLED)
+        return await execute(self, sql, *values, **named)
+
+    try:
+        await cluster.join(MEMBER)
+        await submit(cluster, new("first", "ann"), dedupe="k")
+        monkeypatch.setattr(AsyncConnection, "execute", ending)
+        await submit(cluster, new("second", "ann"), dedupe="k")
+        assert is_ended
+        assert [one.run_id for one in await cluster.queue.entries("ann", 9)] == ["second"]
+    finally:
+        await store.close()
+
+
+def test_a_request_whose_run_has_begun_is_not_put(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    queue = SqliteQueue(database.store._rows, database.store._write, lambda: 1000)
+    try:
+        database.begin_run(replace(new_run("begun", owner="ann"), idempotency=Idempotency("k", "hash")))
+        assert at_once(queue.put(new("second", "ann", key="k", body_hash="hash"))) == Begun()
+        assert at_once(queue.put(new("others", "bob", key="k", body_hash="hash"))) == Put()
+        assert at_once(queue.put(new("again", "ann", key="k"))) == Put()  # not a caller's key
+    finally:
+        database.close()
 
 
 async def test_a_lower_claim_does_not_begin_the_run_of_an_entry(database: str) -> None:

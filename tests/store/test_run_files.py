@@ -30,7 +30,7 @@ from cursor_gateway.store.sqlite.run_files import (
     mark,
     name_of,
     names,
-    rows_of,
+    rows_in,
 )
 from tests.store.making import deltas, new_run, run_end
 
@@ -237,7 +237,7 @@ def test_a_damaged_line_ends_what_can_be_read(tmp_path: Path, wrong: bytes, why:
     found = FileSummary(path)
     assert (found.new, found.count, found.end) == (NEW, 1, None)
     assert "events" in found.damage or "read" in found.damage
-    assert [batches.decode(row.data) for row in rows_of(path, found.count)] == [deltas(1)]
+    assert [batches.decode(row.data) for row in rows_in(path, found.count)] == [deltas(1)]
 
 
 def test_events_that_are_not_as_many_as_they_should_be_are_damage(tmp_path: Path) -> None:
@@ -266,14 +266,14 @@ def test_a_file_without_a_line_can_be_marked(tmp_path: Path) -> None:
 
 def test_batches_become_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, WHOLE)
-    (row,) = rows_of(path, 3)
+    (row,) = rows_in(path, 3)
     assert (row.first, row.count, batches.decode(row.data)) == (1, 3, deltas(1, 2, 3))
     monkeypatch.setattr(run_files, "_ROW_BYTES", 1)
-    assert [(row.first, row.count) for row in rows_of(path, 3)] == [(1, 2), (3, 1)]
-    assert [(row.first, row.count) for row in rows_of(path, 2)] == [(1, 2)]
-    assert list(rows_of(path, 0)) == []
+    assert [(row.first, row.count) for row in rows_in(path, 3)] == [(1, 2), (3, 1)]
+    assert [(row.first, row.count) for row in rows_in(path, 2)] == [(1, 2)]
+    assert list(rows_in(path, 0)) == []
     with pytest.raises(DamagedFile, match="events are missing"):
-        list(rows_of(path, 4))
+        list(rows_in(path, 4))
 
 
 def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:

@@ -54,6 +54,15 @@ def test_only_lf_ends_a_line() -> None:
     assert outputs(LineSplitter(), [line + b"\n"]) == [line]
 
 
+@pytest.mark.parametrize("data", NASTY)
+def test_the_ends_can_be_kept(data: bytes) -> None:
+    for pieces in ([data], chunks(data, 1)):
+        splitter = LineSplitter(keeps_ends=True)
+        lines = [line for piece in pieces for line in splitter.push(piece)]
+        assert lines == [line + b"\n" for line in data.split(b"\n")[:-1]]
+        assert b"".join([*lines, *splitter.flush()]).removesuffix(b"\n") == data.removesuffix(b"\n")
+
+
 def test_the_cr_of_a_crlf_is_the_reader_of_the_line_to_strip() -> None:
     assert outputs(LineSplitter(), [b"{}\r\n"]) == [b"{}\r"]
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from cursor_gateway.model.changes import LineTrace, WrittenFile, WrittenLines
-from cursor_gateway.workspace.trace_record import trace_record
+from cursor_gateway.workspace.line_authors import trace_record
 from tests.workspace.agent_trace import lines, valid_record
 
 FILE = WrittenFile("src/a.py", [WrittenLines("chat_2", 1, 2, "ab"), WrittenLines("chat_1", 4, 4, "cd")])

@@ -3,7 +3,7 @@
 import msgspec
 
 from cursor_gateway import Document, NdjsonEncoder, SseEncoder, read_events
-from cursor_gateway.schema.json_schema import Json, json_schema
+from cursor_gateway.schema import Json, json_schema
 from tools.reference import examples
 from tools.reference.markdown import code, fields_table, page, table
 

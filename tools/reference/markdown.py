@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from cursor_gateway.schema.json_schema import Json, is_extension
+from cursor_gateway.schema import Json, is_extension
 
 NOTE = "<!-- Written by `make docs` from the source; change that, not this page. -->"
 

@@ -48,8 +48,10 @@ _GROUPS = {
     },
 }
 _MODULES = {  # of those that share one
-    **dict.fromkeys(("convert", "demo", "export", "show"), "answers"),
-    **dict.fromkeys(("drain", "history", "migrate", "runners"), "database"),
+    **dict.fromkeys(("convert", "demo", "export", "schema", "show"), "answers"),
+    **dict.fromkeys(("acp", "mcp"), "stdio"),
+    **dict.fromkeys(("drain", "history", "migrate", "runners", "webhooks"), "operations"),
+    "links": "conversations",
 }
 
 

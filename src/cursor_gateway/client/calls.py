@@ -82,7 +82,7 @@ def cancel_request(id: str, seconds: float | None = None) -> steps.Request:
 def start(link: steps.Link, request: steps.Request) -> steps.Call[ChatResponse]:
     """The run's first snapshot, as soon as the gateway has accepted the message."""
     request = replace(request, headers={**request.headers, "prefer": "respond-async"})
-    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), ChatResponse)
+    return (yield from _read(link, ChatResponse, request))
 
 
 def response(link: steps.Link, id: str) -> steps.Call[ChatResponse]:
@@ -120,7 +120,7 @@ def answer(link: steps.Link, id: str, **fields: Unpack[AnswerFields]) -> steps.C
         headers={**_JSON, "prefer": "respond-async"},
         body=msgspec.json.encode(body),
     )
-    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), ChatResponse).id
+    return (yield from _read(link, ChatResponse, request)).id
 
 
 def _listed(items: Iterable[T] | None) -> list[T] | None:
@@ -129,27 +129,28 @@ def _listed(items: Iterable[T] | None) -> list[T] | None:
 
 def cancel(link: steps.Link, id: str) -> steps.Call[Envelope]:
     """Stops the run, and returns how it ended."""
-    reply = yield from steps.ask(cancel_request(id), steps.Tries(link))
-    return steps.read_value(link, reply, Envelope)
+    return (yield from _read(link, Envelope, cancel_request(id)))
 
 
 # --- the history ------------------------------------------------------------------------------------
 
 
 def conversations(link: steps.Link, query: str | None, limit: int | None) -> steps.BatchCall[history.ConversationEntry]:
-    before: str | None = None
+    yield from _entries(link, {} if query is None else {"q": query}, limit, "v1", "conversations")
+
+
+def _entries(
+    link: steps.Link, query: dict[str, str], limit: int | None, *path: str
+) -> steps.BatchCall[history.ConversationEntry]:
+    """Page by page."""
+    before: dict[str, str] = {}
     while limit is None or limit > 0:
-        parameters = {"limit": str(_PAGE if limit is None else min(limit, _PAGE))}
-        if query is not None:
-            parameters["q"] = query
-        if before is not None:
-            parameters["before"] = before
-        request = steps.Request(method="GET", path=("v1", "conversations"), query=parameters)
-        page = steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), history.ConversationList)
+        size = {"limit": str(_PAGE if limit is None else min(limit, _PAGE))}
+        page = yield from _get(link, history.ConversationList, *path, query={**size, **query, **before})
         yield steps.Batch(page.conversations)
         if page.next is None:
             return
-        before = page.next
+        before = {"before": page.next}
         limit = None if limit is None else limit - len(page.conversations)
 
 
@@ -166,20 +167,13 @@ def delete_conversation(link: steps.Link, id: str) -> steps.Call[None]:
 
 
 def links(link: steps.Link) -> steps.BatchCall[history.ConversationEntry]:
-    before: str | None = None
-    while True:
-        request = steps.Request(method="GET", path=("v1", "links"), query={} if before is None else {"before": before})
-        page = steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), history.LinkList)
-        yield steps.Batch(page.conversations)
-        if page.next is None:
-            return
-        before = page.next
+    yield from _entries(link, {}, None, "v1", "links")
 
 
 def create_link(link: steps.Link, id: str) -> steps.Call[str]:
     """The address, which is shown only now. It replaces an earlier link of the conversation."""
     request = steps.Request(method="POST", path=("v1", "conversations", id, "link"))
-    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), history.ConversationLink).url
+    return (yield from _read(link, history.ConversationLink, request)).url
 
 
 def revoke_link(link: steps.Link, id: str) -> steps.Call[None]:
@@ -193,18 +187,15 @@ def revoke_link(link: steps.Link, id: str) -> steps.Call[None]:
 def changes(link: steps.Link, id: str, chat_id: str | None = None) -> steps.Call[ConversationChanges]:
     """The files that changed in a conversation, or in one of its runs."""
     query = {"chatId": chat_id} if chat_id is not None else {}
-    request = steps.Request(method="GET", path=("v1", "conversations", id, "changes"), query=query)
-    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), ConversationChanges)
+    return (yield from _get(link, ConversationChanges, "v1", "conversations", id, "changes", query=query))
 
 
 def patch(link: steps.Link, id: str, chat_id: str | None = None, path: str | None = None) -> steps.Call[bytes]:
     """What changed, for `git apply`."""
     wanted = {"dialect": "patch", "chatId": chat_id, "path": path}
     query = {name: value for name, value in wanted.items() if value is not None}
-    reply = yield from steps.ask(
-        steps.Request(method="GET", path=("v1", "conversations", id, "changes"), query=query), steps.Tries(link)
-    )
-    return reply.body
+    request = steps.Request(method="GET", path=("v1", "conversations", id, "changes"), query=query)
+    return (yield from steps.ask(request, steps.Tries(link))).body
 
 
 def trace(link: steps.Link, id: str) -> steps.Call[TraceRecord]:
@@ -237,8 +228,7 @@ class _Files(Struct, frozen=True):
 def files(link: steps.Link, query: str, workspace: str | None = None) -> steps.Call[list[str]]:
     """Files of a workspace whose paths contain the letters of `query`, best match first."""
     parameters = {"q": query} if workspace is None else {"q": query, "workspace": workspace}
-    request = steps.Request(method="GET", path=("v1", "workspace", "files"), query=parameters)
-    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), _Files).files
+    return (yield from _get(link, _Files, "v1", "workspace", "files", query=parameters)).files
 
 
 # --- permissions ------------------------------------------------------------------------------------
@@ -259,8 +249,7 @@ def revoke_permission(link: steps.Link, id: str) -> steps.Call[None]:
 
 def new_login(link: steps.Link) -> steps.Call[history.LoginLink]:
     """A link with which one device can log in at a gateway that is shared."""
-    request = steps.Request(method="POST", path=("v1", "logins"))
-    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), history.LoginLink)
+    return (yield from _read(link, history.LoginLink, steps.Request(method="POST", path=("v1", "logins"))))
 
 
 def devices(link: steps.Link) -> steps.Call[list[history.DeviceEntry]]:
@@ -307,13 +296,16 @@ def health(link: steps.Link) -> steps.Call[Health]:
         yield steps.Pause(tries.pause_after(reply))
 
 
-def _get(link: steps.Link, shape: type[T], *path: str) -> steps.Call[T]:
-    reply = yield from steps.ask(steps.Request(method="GET", path=path), steps.Tries(link))
-    return steps.read_value(link, reply, shape)
+def _get(link: steps.Link, shape: type[T], *path: str, query: dict[str, str] | None = None) -> steps.Call[T]:
+    return (yield from _read(link, shape, steps.Request(method="GET", path=path, query=query or {})))
 
 
 def _post(link: steps.Link, body: Struct, shape: type[T], *path: str) -> steps.Call[T]:
     request = steps.Request(method="POST", path=path, headers=_JSON, body=msgspec.json.encode(body))
+    return (yield from _read(link, shape, request))
+
+
+def _read(link: steps.Link, shape: type[T], request: steps.Request) -> steps.Call[T]:
     return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), shape)
 
 

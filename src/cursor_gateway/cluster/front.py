@@ -42,7 +42,7 @@ from cursor_gateway.errors import (
 from cursor_gateway.model.answers import PermissionEntry, RunAnswer
 from cursor_gateway.model.changes import REVIEWS, ListedChanges, ListRequest, ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.queue import RunnerEntry
+from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.answers import earlier_reply
 from cursor_gateway.runs.caller_tools import run_of
@@ -78,7 +78,7 @@ from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
 from cursor_gateway.store.cluster import Alike, ClusterStore, CommandDone, Hint, Member, NewCommand, OverLimit
 from cursor_gateway.store.health import Figure
-from cursor_gateway.store.queue import Entry, Full
+from cursor_gateway.store.queue import Entry, Full, NamedWork
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -180,6 +180,9 @@ class ClusterWork:
 
     async def entries(self, owner: str | None, limit: int) -> list[Entry]:
         return await self._cluster.queue.entries(owner, limit)
+
+    async def named(self, beginning: str) -> list[NamedWork]:
+        return await self._cluster.queue.named(beginning)
 
     async def forget(self, id: str, owner: str) -> bool:
         return await self._cluster.queue.forget(id, owner)
@@ -353,6 +356,8 @@ class Front:
     async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
         run, needs = await self._record(id, asker.owner), list[str]()
         if run.state != "running":
+            if (repeated := await self._repeated(run, given)) is not None:  # which would wait for a runner in vain
+                return repeated
             continuation = await stored_continuation(self.store, id, asker.owner)
             needs = list(continuation.needs) if continuation is not None else []
         volume, run_id = await self._volume_of(run.conversation_id, asker.owner), new_run_id()
@@ -360,19 +365,13 @@ class Front:
         try:
             outcome = await self._ask(AnswerCommand(id, asker, given), to)
             assert not isinstance(outcome, Alike)  # answers are not queued
-        except (NoRunner, InvalidRequest) as error:
-            if (repeated := await self._repeated(run, given)) is not None:
-                return repeated
-            if isinstance(error, InvalidRequest):  # the caller named no labels now; their runner left before this came
-                labels = ", ".join(needs)
-                raise NoRunner(f"No runner has the labels of this run ({labels}); try again later.") from error
-            raise
+        except InvalidRequest as error:  # the caller named no labels now; their runner left before this came
+            labels = ", ".join(needs)
+            raise NoRunner(f"No runner has the labels of this run ({labels}); try again later.") from error
         return await self._continued(outcome, asker.owner, run_id)
 
     async def _repeated(self, run: RunRecord, given: RunAnswer) -> Continued | None:
-        """The reply that the same answer to a run that has ended got before: it needs no runner."""
-        if run.state == "running":
-            return None
+        """The reply that the same answer to a run that has ended got before."""
         earlier = await earlier_reply(self.store, await StoredRun.open(self.store, run), given)
         if earlier is None:
             return None

@@ -17,6 +17,7 @@ from cursor_gateway.model.document_events import (
     DocumentStarted,
     Done,
     Paused,
+    is_tool,
     reply_usage,
     says_something,
     source_text,
@@ -49,6 +50,7 @@ class CheckedText:
     def _begin(self) -> None:
         self._held: list[DocumentEvent] = []
         self._texts: list[str] = []
+        self._last = 0  # index in `_texts` of the first after the agent's last action
         self._written: set[str] = set()  # the ids of documents that are the agent's text
         self._cutter = Cutter(self._check.stop, self._check.max_tokens)
 
@@ -59,6 +61,9 @@ class CheckedText:
         match event:
             case Done():
                 return self._end(event)
+            case DocumentStarted() if is_tool(event):
+                self._last = len(self._texts)
+                self._hold(event)
             case Paused(goes_on=False):
                 return [*self._shown("".join(self._texts)), replace(event, raw="")]
             case _:
@@ -87,7 +92,7 @@ class CheckedText:
         if done.failure is not None:
             has_begun = bool(self._written) or any(map(says_something, self._held))
             return [replace(done, failure=done.failure.final() if has_begun else done.failure, raw="")]
-        match check("".join(self._texts), self._check.format):
+        match check("".join(self._texts), self._check.format, "".join(self._texts[self._last :])):
             case Fit(text=text):
                 self.json = text
                 return [*self._shown(text), self._with_usage_of_both(done)]

@@ -78,6 +78,8 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
 # last line if a person can allow what was not run.
 TextStyle: TypeAlias = Literal["exact", "readable"]
 
+# What the agent has said is no action, and no question that waits for an answer.
+_SAID = (documents.TextDocument, documents.CodeBlockDocument, documents.CodeReferenceDocument)
 _ID_CHARACTERS = 24  # of a run's name in the id of a call: such an id may have 40
 
 
@@ -155,12 +157,19 @@ class Translator:
 
     def push(self, event: document_events.DocumentEvent) -> list[Delta]:
         deltas: list[Delta] = []
-        if text := document_events.source_text(event):
-            deltas.append(AnswerText(self._separated(text) if self._is_readable else text))
-        match event:
+        source = event.raw if event.__class__ in document_events.WITH_RAW else ""
+        if source is None and event.__class__ is document_events.ContentDelta:
+            source = event.text
+        if source:
+            deltas.append(AnswerText(self._separated(source) if self._is_readable else source))
+        match event:  # the most frequent ones first
             case document_events.ContentDelta(id=id, text=text):
                 if id == self._thinking:
                     deltas.append(self._thought(text))
+            case document_events.DocumentEnded(document=document):
+                if document.__class__ not in _SAID:
+                    deltas += self._action(document)
+                    self._question = question_of(document) or self._question
             case document_events.DocumentStarted(id=id, type=type):
                 if type == "thinking":
                     self._thinking = id
@@ -170,11 +179,9 @@ class Translator:
                 elif document_events.is_tool(event):
                     self.is_after_tool = self._is_readable
             case document_events.Reasoning(text=text, opens=opens):
-                deltas += self._new_block() if opens else []
+                if opens:
+                    deltas += self._new_block()
                 deltas.append(self._thought(text))
-            case document_events.DocumentEnded(document=document):
-                deltas += self._action(document)
-                self._question = question_of(document) or self._question
             case (
                 document_events.ToolCallStarted()
                 | document_events.ToolCallArguments()
@@ -218,7 +225,7 @@ class Translator:
         return f"\n\n{note}" if self._has_text else note
 
     def _thought(self, text: str) -> Thought:
-        self.note_reasoning(text)
+        self._reasoned, self._mid_line = True, not text.endswith("\n")
         return Thought(text)
 
     def _new_block(self) -> list[Delta]:
@@ -321,6 +328,7 @@ class WholeAnswer(Struct, frozen=True):
     calls: tuple[ToolCall, ...]
     end: Ended
     question: str = ""  # that is open
+    last: str = ""  # the text after the agent's last action
 
     def deltas(self) -> list[Delta]:
         """The deltas of the same answer, joined. The question is not one of them."""
@@ -343,6 +351,7 @@ class AnswerFold(ReplyState):
         """`prompt_tokens` estimates the context of a reply that is cut."""
         super().__init__(Translator(run, agent_tools, cutter, prompt_tokens, text))
         self._text: list[str] = []
+        self._last = 0  # index in `_text` of the first after the agent's last action
         self._reasoning: list[str] = []
         self._calls: list[ToolCall] = []
         self._question = ""
@@ -350,6 +359,8 @@ class AnswerFold(ReplyState):
     def push(self, event: document_events.DocumentEvent, /) -> None:
         if self.is_over:
             return
+        if isinstance(event, document_events.DocumentStarted) and document_events.is_tool(event):
+            self._last = len(self._text)
         for delta in self.deltas.push(event):
             match delta:
                 case AnswerText(text=text):
@@ -370,7 +381,8 @@ class AnswerFold(ReplyState):
         end = self.deltas.end
         if end is None:
             return None
-        return WholeAnswer("".join(self._text), "".join(self._reasoning), tuple(self._calls), end, self._question)
+        text, last = "".join(self._text), "".join(self._text[self._last :])
+        return WholeAnswer(text, "".join(self._reasoning), tuple(self._calls), end, self._question, last)
 
 
 def add_usage(first: documents.Usage, second: documents.Usage) -> documents.Usage:

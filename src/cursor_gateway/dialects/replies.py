@@ -98,7 +98,8 @@ def numbered(frames: bytes, number: int) -> bytes:
     some of them gets them all again."""
     if not frames:
         return b""
-    last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
+    end = frames.rfind(b"\n\n", 0, -2)  # of the last frame but one
+    last = end + 2 if end >= 0 else 0
     return b"%bid: %d\n%b" % (frames[:last], number, frames[last:])
 
 

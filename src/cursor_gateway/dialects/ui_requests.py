@@ -9,7 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.requests import convert_field, invalid, option_hints, with_headers
-from cursor_gateway.model.answers import Decision, Permission, QuestionAnswers, RunAnswer
+from cursor_gateway.model.answers import (
+    Decision,
+    Permission,
+    PermissionDecisions,
+    PlanDecision,
+    QuestionAnswers,
+    RunAnswer,
+    SeveralAnswers,
+)
 from cursor_gateway.model.caller_tools import Offer, Tool, make_tool
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.model.messages import AssistantMessage, Message, ToolCall, ToolMessage
@@ -146,6 +154,12 @@ class _Answer(Struct, frozen=True, kw_only=True, rename="camel"):
 
 class _Answers(Struct, frozen=True):
     answers: Annotated[list[_Answer], msgspec.Meta(min_length=1)]
+
+
+def all_answers(permissions: Mapping[str, Permission], asked: Sequence[QuestionAnswers | PlanDecision]) -> RunAnswer:
+    """Of one message."""
+    given = [*([PermissionDecisions(permissions)] if permissions else ()), *asked]
+    return given[0] if len(given) == 1 else SeveralAnswers(given)
 
 
 def permission_of(approval: Approval) -> Permission:

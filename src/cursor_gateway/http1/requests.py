@@ -16,6 +16,7 @@ HTTP/1.1, as RFC 9110 (7.8) allows. httptools skips the body of such a request, 
 is first fed a synthetic head with the body's length.
 """
 
+from itertools import chain
 from typing import TypeAlias
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
@@ -63,7 +64,6 @@ class RequestParser:
         "_events",
         "_head_size",
         "_headers",
-        "_headers_size",
         "_in_framing",
         "_is_last",
         "_method",
@@ -86,7 +86,6 @@ class RequestParser:
         self._in_framing = False  # feeding the synthetic head
         self._method, self._url = b"", b""
         self._headers: Headers = []
-        self._headers_size = 0  # bytes of their names and values
 
     @property
     def is_idle(self) -> bool:
@@ -154,7 +153,7 @@ class RequestParser:
     def on_message_begin(self) -> None:
         if self.is_closed or self._in_framing:
             return
-        self._url, self._headers, self._headers_size, self.head_has_begun = b"", [], 0, True
+        self._url, self._headers, self.head_has_begun = b"", [], True
         self._head_size = self._head_size or 1  # it began in the same read that ended the previous request
 
     def on_url(self, url: bytes) -> None:
@@ -163,9 +162,7 @@ class RequestParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.in_head:  # otherwise it is a trailer, which must not bypass checks of the head
-            value = value.rstrip(b" \t")
-            self._headers.append((name.lower(), value))
-            self._headers_size += len(name) + len(value)
+            self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         parser = self._parser
@@ -177,7 +174,7 @@ class RequestParser:
         version, headers = parser.get_http_version(), self._headers
         if len(headers) > MAX_HEADERS:
             self._reject(HeadTooLarge(f"The request has more than {MAX_HEADERS} headers; send fewer."))
-        elif len(self._url) + self._headers_size > MAX_HEAD:
+        elif len(self._url) + sum(map(len, chain.from_iterable(headers))) > MAX_HEAD:
             self._reject(_head_too_long())
         elif self._method == b"CONNECT":
             self._reject(InvalidRequest("This is not a proxy; send only requests for the gateway itself."))

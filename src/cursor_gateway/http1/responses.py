@@ -22,11 +22,9 @@ class ResponseEncoder:
 
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]], date: bytes, *, closes: bool) -> None:
         """Raises `ValueError` for a header that would be several lines."""
-        lines = [_status_line(status), b"date: " + date]
-        has_length = False
-        for name, value in headers:
-            has_length = has_length or name == b"content-length"
-            lines.append(b"%b: %b" % (name, value))
+        headers = list(headers)
+        lines = [_status_line(status), b"date: " + date, *map(b": ".join, headers)]
+        has_length = b"content-length" in dict(headers)
         self.closes = closes
         self._is_silent = self._is_head_request or status in _BODILESS
         if not self._is_silent and not has_length:

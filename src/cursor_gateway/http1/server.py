@@ -7,6 +7,9 @@ a connection whose last exchange was marked `is_last` reads no further request.
 Every wait for the client has a timeout: for a request's head, for the client to read a response, and for the rest of a
 request that was refused. Timeouts for bodies are up to the application. Reading from the socket pauses while too many
 requests or too much of a body wait to be processed; sending pauses while the client does not read.
+
+An exchange is in its request's scope (`EXCHANGE`): the application can take a body that has arrived, and be told when
+the client leaves, without waiting for messages.
 """
 
 import asyncio
@@ -34,6 +37,7 @@ _MAX_EXTRA = 64  # connections over the limit that still get an error response
 
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT: Message = {"type": "http.disconnect"}
+EXCHANGE = "cursor_gateway.exchange"  # in a scope
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -169,8 +173,7 @@ class Connection(asyncio.Protocol):
         if parser.is_closed:
             self._ignore(len(data))
             return
-        if parser.is_idle and not self._exchanges:
-            self._expect(self.server.timeouts.head)
+        begins = parser.is_idle and not self._exchanges
         for event in parser.push(data):
             match event:
                 case BodyPiece():
@@ -188,6 +191,8 @@ class Connection(asyncio.Protocol):
                     self._exchanges[-1].push_end()
                 case Rejected():
                     self._refuse(event.error, event.method)
+        if begins and not self._exchanges:  # the rest of the head is to come
+            self._expect(self.server.timeouts.head)
         self.read_as_needed()
 
     def _ignore(self, size: int) -> None:
@@ -356,6 +361,8 @@ class Exchange:
         "_connection",
         "_end_was_received",
         "_expects_continue",
+        "_has_received",
+        "_leave",
         "_pieces",
         "_response",
         "_scope",
@@ -375,12 +382,14 @@ class Exchange:
         self.is_last = is_last  # on its connection
         self.refused: GatewayError | None = None
         self.is_whole = self._end_was_received = False  # the request has arrived; the application has received it
+        self._has_received = False  # some of it
         self.has_begun = self.is_over = False  # the response
         self.is_disconnected = False  # the client is gone
         self.size = 0  # bytes that the application has not received
         self._pieces: list[bytes] = []
         # Not an `asyncio.Event`: each allocates space for 64 waiters, and there are many streams.
         self._waiting: list[asyncio.Future[None]] = []
+        self._leave: Callable[[], None] | None = None
         self._expects_continue = False
         for name, value in scope["headers"]:
             if name == b"expect" and value.lower() == b"100-continue" and version != "1.0":
@@ -392,34 +401,58 @@ class Exchange:
         self._expects_continue = False
         self._pieces.append(piece)
         self.size += len(piece)
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def push_end(self) -> None:
         self._expects_continue, self.is_whole = False, True
-        self._wake()
+        if self._waiting:
+            self._wake()
 
     def disconnect(self) -> None:
         self.is_disconnected = True
         self._wake()
+        if (leave := self._leave) is not None:
+            self._leave = None
+            leave()
 
     async def run(self, app: ASGIApp) -> None:
+        self._scope[EXCHANGE] = self
         try:
             await app(self._scope, self.receive, self.send)
         except Exception as error:  # noqa: BLE001 -- the application handles its own errors; no response is possible for this one
             self._connection.server.fault(error, self._scope["path"])
         finally:
+            del self._scope[EXCHANGE]  # or the two hold each other until the next garbage collection
             if not self.is_over and not self.is_disconnected:
                 self._connection.abort()  # or the client would take a partial response for a complete one
 
     # --- the application's side ---------------------------------------------------------------------
 
+    def take_body(self) -> bytes | None:
+        """All of it; None if it has not arrived, or some of it was received."""
+        if self.is_disconnected or not self.is_whole or self._has_received:
+            return None
+        return self._take()
+
+    def when_gone(self, leave: Callable[[], None] | None) -> None:
+        """What to call when the client disconnects: at once, if it has."""
+        if leave is not None and self.is_disconnected:
+            leave()
+        else:
+            self._leave = leave
+
+    def _take(self) -> bytes:
+        """What has arrived of the body."""
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces, self.size, self._has_received, self._end_was_received = [], 0, True, self.is_whole
+        self._connection.read_as_needed()
+        return body
+
     async def receive(self) -> Message:
         while not (self.is_disconnected or self.is_over):
             if self._pieces or self.is_whole > self._end_was_received:
-                body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-                self._pieces, self.size, self._end_was_received = [], 0, self.is_whole
-                self._connection.read_as_needed()
-                return {"type": "http.request", "body": body, "more_body": not self.is_whole}
+                return {"type": "http.request", "body": self._take(), "more_body": not self.is_whole}
             if self._expects_continue:
                 self._expects_continue = False
                 self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -459,7 +492,8 @@ class Exchange:
         self._write(body if len(body) <= _STEP else body[(len(body) - 1) // _STEP * _STEP :], is_end=is_end)
         if is_end:
             self.is_over = True
-            self._wake()
+            if self._waiting:
+                self._wake()
             connection.answered(self)
 
     async def _is_ready(self) -> bool:

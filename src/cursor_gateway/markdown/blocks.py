@@ -74,6 +74,7 @@ _MAX_NESTING = 100  # deeper containers are read as text
 # A line that starts with none of these, outside any container, is paragraph text whatever follows.
 _SPECIAL = frozenset(" \t`~>-+*_#<=0123456789")
 _SPECIAL_LINE = re.compile(r"^[ \t`~>\-+*_#<=0-9]", re.MULTILINE)
+_INDENTED_TEXT = re.compile(r" {1,3}[^ \t`~>\-+*_#<=0-9]")
 _MARKS = " \t>-+*_=0123456789.)"  # what containers, breaks and underlines are made of
 
 _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
@@ -183,8 +184,11 @@ class BlockParser:
                 if not text:
                     self._leaf = None
                     return PROSE
-                if text[0] not in _SPECIAL:
+                if text[0] not in _SPECIAL or _INDENTED_TEXT.match(text):
                     self._leaf = "paragraph"
+                    return PROSE
+                if _HEADING.match(text):
+                    self._leaf = None
                     return PROSE
         if fence is None and (leaf is None or leaf == "paragraph") and self._is_plain_item(text):
             return PROSE

@@ -88,6 +88,7 @@ class FenceSplitter:
         self._reset()
 
     def _reset(self) -> None:
+        self._has_begun = False  # something was pushed
         self._blocks = BlockParser()
         self.in_code = False  # inside a fence that is split from the prose
         self._line: list[str] = []  # the current line so far
@@ -108,6 +109,7 @@ class FenceSplitter:
             return None
         fence = self._blocks.fence
         if fence is None:
+            self._has_begun = True
             if not self._blocks.settles(text):
                 return None
         elif not self.in_code or text[0] == fence.char or self._blocks.content_of(text) != text:
@@ -117,6 +119,7 @@ class FenceSplitter:
         return text
 
     def push(self, text: str, /) -> list[Piece]:
+        self._has_begun = True
         if self._held_return or "\r" in text:
             self._push_returns(text)
         elif "\n" in text:
@@ -159,6 +162,8 @@ class FenceSplitter:
 
     def flush(self) -> list[Piece]:
         """The end of the text, which also closes an open fence. The next push starts from scratch."""
+        if not self._has_begun:
+            return []
         if self._held_return:
             self._end_line("", "\r")
         if self._line or self._settled:

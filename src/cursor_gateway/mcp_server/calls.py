@@ -4,15 +4,17 @@ A run that was started here and is no longer wanted (the host cancelled its requ
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Set
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Set
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack
 
 from msgspec import Struct
 
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.mcp_server import tools
-from cursor_gateway.mcp_server.elicitation import FilledForm, answer_to, forms, has_questions
+from cursor_gateway.mcp_server.elicitation import METHOD, FilledForm, answer_to, forms, has_questions, read_form
+from cursor_gateway.mcp_server.messages import HostReply, RequestId, encode_notification, encode_request
 from cursor_gateway.mcp_server.peers import Peer
 from cursor_gateway.mcp_server.results import progress_line
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
@@ -75,24 +77,93 @@ class ConnectedGateway(Struct, frozen=True):
     stops_cancelled: bool = True  # when a call is cancelled, its run is not wanted any more
 
 
-class HostLink(Protocol):
-    """To the host, while a call of its is performed."""
+# --- the host ----------------------------------------------------------------------------------------
 
-    peer: Peer
-    last_number: int  # of the events that were reported
+
+# A message, and the number of the run's event that it is about; 0 if it is about none.
+Send: TypeAlias = Callable[[bytes, int], Awaitable[None]]
+
+_PROGRESS_SECONDS = 10.0  # while the agent says nothing: hosts give up on a silent tool
+_SMALLEST_STEP = 0.001
+
+
+class OpenForms:
+    """Those that were shown to a host's user, by the ids of their requests."""
+
+    def __init__(self) -> None:
+        self._open: dict[RequestId, asyncio.Future[FilledForm]] = {}
+
+    async def show(self, id: str, form: dict[str, Any], send: Send) -> FilledForm:
+        filled: asyncio.Future[FilledForm] = asyncio.get_running_loop().create_future()
+        self._open[id] = filled
+        try:
+            await send(encode_request(id, METHOD, form), 0)
+            return await filled
+        finally:
+            if self._open.get(id) is filled:  # else it is shown again, on a stream that was resumed
+                del self._open[id]
+
+    def is_open(self, id: RequestId) -> bool:
+        """Whether a call waits for it here."""
+        return id in self._open
+
+    def fill(self, reply: HostReply) -> None:
+        if (filled := self._open.get(reply.id)) is not None and not filled.done():
+            filled.set_result(read_form(reply.result))
+
+
+def form_id(run_id: str, document_id: str) -> str:
+    """The id of the request that shows it. It names the document, so another process can take the reply."""
+    return f"{run_id}/{document_id}"
+
+
+class HostCall:
+    """A host's call while it is performed: progress and forms go out as messages, filled forms come in."""
+
+    def __init__(self, peer: Peer, progress_token: RequestId | None, send: Send, forms: OpenForms) -> None:
+        """Without a token, the host wants no progress."""
+        self.peer, self.run_id, self.last_number = peer, "", 0
+        self._token, self._send, self._forms = progress_token, send, forms
+        self._value, self._start = 0.0, time.monotonic()
+        self._last = self._start
 
     async def begun(self, run_id: str) -> None:
         """The call is performed by this run."""
-        ...
+        if self.run_id not in ("", run_id):  # the conversation's next run has its own numbers
+            self.last_number = 0
+        self.run_id = run_id
 
     async def report(self, line: str, number: int) -> None:
-        """What the agent does: the event of this number. Each is reported once."""
-        ...
+        """What the agent does: the event of this number. Each is reported once, and the numbers grow: hosts may show
+        them, and a stream that is resumed continues with larger ones."""
+        if number and number <= self.last_number:
+            return
+        self.last_number = number or self.last_number
+        if self._token is None:
+            return
+        self._value, self._last = max(float(number), self._value + _SMALLEST_STEP), time.monotonic()
+        value = int(self._value) if self._value.is_integer() else round(self._value, 3)
+        progress = {"progressToken": self._token, "progress": value, "message": line}
+        await self._send(encode_notification("notifications/progress", progress), number)
 
-    async def ask_user(self, run_id: str, document_id: str, form: dict[str, Any]) -> FilledForm: ...
+    async def ask_user(self, run_id: str, document_id: str, form: dict[str, Any]) -> FilledForm:
+        return await self._forms.show(form_id(run_id, document_id), form, self._send)
+
+    async def keep_reporting(self) -> None:
+        """While there is nothing else to report."""
+        while True:
+            silent = time.monotonic() - self._last
+            if silent >= _PROGRESS_SECONDS:
+                self._last = time.monotonic()
+                await self.report(f"Working for {self._last - self._start:.0f} s", 0)
+                continue
+            await asyncio.sleep(_PROGRESS_SECONDS - silent)
 
 
-async def perform(gateway: ConnectedGateway, arguments: tools.ToolArguments, host: HostLink) -> ChatResponse:
+# --- calls -------------------------------------------------------------------------------------------
+
+
+async def perform(gateway: ConnectedGateway, arguments: tools.ToolArguments, host: HostCall) -> ChatResponse:
     """Raises `CallFailed`."""
     client = gateway.client
     match arguments:
@@ -132,7 +203,7 @@ async def answer_run(
 
 
 async def continue_call(
-    gateway: ConnectedGateway, run_id: str, filled: Mapping[str, FilledForm], host: HostLink
+    gateway: ConnectedGateway, run_id: str, filled: Mapping[str, FilledForm], host: HostCall
 ) -> ChatResponse:
     """The call that this run performs, after the user was asked. Raises `CallFailed`."""
     answered = await answer_run(gateway, run_id, filled)
@@ -142,7 +213,7 @@ async def continue_call(
 
 
 async def follow_run(
-    gateway: ConnectedGateway, run_id: str, after: int, host: HostLink, answered: Set[str] = frozenset()
+    gateway: ConnectedGateway, run_id: str, after: int, host: HostCall, answered: Set[str] = frozenset()
 ) -> ChatResponse:
     """Until the run is over, or waits. Raises `CallFailed`."""
     async with _stopped_if_cancelled(gateway, run_id), gateway.client.events(run_id, after) as stream:
@@ -152,7 +223,7 @@ async def follow_run(
 
 
 async def _send(
-    gateway: ConnectedGateway, message: tools.AskArguments | tools.RunArguments, host: HostLink
+    gateway: ConnectedGateway, message: tools.AskArguments | tools.RunArguments, host: HostCall
 ) -> ChatResponse:
     if isinstance(message, tools.RunArguments) and message.background:
         return await start_task(gateway, message)
@@ -177,7 +248,7 @@ def _options(gateway: ConnectedGateway, message: tools.AskArguments | tools.RunA
     return options
 
 
-async def _answer(gateway: ConnectedGateway, answer: tools.AnswerArguments, host: HostLink) -> ChatResponse:
+async def _answer(gateway: ConnectedGateway, answer: tools.AnswerArguments, host: HostCall) -> ChatResponse:
     client = gateway.client
     async with _stopped_if_cancelled(gateway, answer.run_id):
         answered: Set[str] = frozenset()
@@ -189,7 +260,7 @@ async def _answer(gateway: ConnectedGateway, answer: tools.AnswerArguments, host
         return await _follow(client, stream, host, answered)
 
 
-async def _with_user(gateway: ConnectedGateway, response: ChatResponse, host: HostLink) -> ChatResponse:
+async def _with_user(gateway: ConnectedGateway, response: ChatResponse, host: HostCall) -> ChatResponse:
     """As long as the run waits, and the host shows its user what for. A host of today's protocol gets it as a result,
     and calls again."""
     if not host.peer.can_elicit or host.peer.is_modern:
@@ -203,7 +274,7 @@ async def _with_user(gateway: ConnectedGateway, response: ChatResponse, host: Ho
 
 
 async def _shown(
-    gateway: ConnectedGateway, response: ChatResponse, document_id: str, form: dict[str, Any], host: HostLink
+    gateway: ConnectedGateway, response: ChatResponse, document_id: str, form: dict[str, Any], host: HostCall
 ) -> tuple[bool, ChatResponse]:
     """Whether the user has not decided, and how the run went on. The run is read meanwhile, or it would stop when
     somebody else answers it."""
@@ -246,7 +317,7 @@ async def _stopped_if_cancelled(gateway: ConnectedGateway, id: str) -> AsyncIter
         raise
 
 
-async def _status(client: AgentGateway, id: str, seconds: int, host: HostLink) -> ChatResponse:
+async def _status(client: AgentGateway, id: str, seconds: int, host: HostCall) -> ChatResponse:
     if seconds:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds), client.events(id) as stream:
@@ -255,7 +326,7 @@ async def _status(client: AgentGateway, id: str, seconds: int, host: HostLink) -
 
 
 async def _follow(
-    client: AgentGateway, stream: RunStream, host: HostLink, answered: Set[str] = frozenset()
+    client: AgentGateway, stream: RunStream, host: HostCall, answered: Set[str] = frozenset()
 ) -> ChatResponse:
     """Until the run is over, or waits for another answer than to these calls."""
     paused = await _until_pause(client, stream, host, answered)
@@ -266,7 +337,7 @@ async def _follow(
 
 
 async def _until_pause(
-    client: AgentGateway, stream: RunStream, host: HostLink, answered: Set[str] = frozenset()
+    client: AgentGateway, stream: RunStream, host: HostCall, answered: Set[str] = frozenset()
 ) -> ChatResponse | None:
     """None at the end of the run."""
     async for event in stream:

@@ -6,7 +6,10 @@ its runs continue when a stream breaks, and it reads the rest with GET and `Last
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 
@@ -19,13 +22,10 @@ from starlette.types import ASGIApp
 
 from cursor_gateway.dialects.base import SSE, Dialect
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.mcp_server import messages, sessions
-from cursor_gateway.mcp_server.calls import ConnectedGateway, answer_run
+from cursor_gateway.mcp_server import messages, peers, sessions
+from cursor_gateway.mcp_server.calls import ConnectedGateway, HostCall, OpenForms, answer_run
 from cursor_gateway.mcp_server.elicitation import read_form
-from cursor_gateway.mcp_server.headers import SESSION, VERSION, accepts_both, check_headers
-from cursor_gateway.mcp_server.host_calls import HostCall, OpenForms
 from cursor_gateway.mcp_server.methods import McpMethods, ToolCall, progress_token, read_call
-from cursor_gateway.mcp_server.peers import LEGACY, MODERN, VERSIONS, Peer, initialized_peer, is_modern, requesting_peer
 from cursor_gateway.mcp_server.service_gateway import Caller, ServiceGateway
 from cursor_gateway.mcp_server.sse_reply import SseReply
 from cursor_gateway.mcp_server.tasks import ttl_of
@@ -34,6 +34,9 @@ from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import client_name, parse_body, read_body
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
+
+VERSION = "mcp-protocol-version"
+SESSION = "mcp-session-id"
 
 _WATCH_SECONDS = 1.0
 _RETRY_MS = 1000  # after which a host resumes a stream that broke
@@ -44,7 +47,7 @@ class _Host(Struct, frozen=True):
 
     owner: str
     request_id: str
-    peer: Peer
+    peer: peers.Peer
     session: str = ""  # before 2026-07-28
     trace: TraceContext | None = None
 
@@ -65,7 +68,7 @@ class McpEndpoint:
     async def message(self, request: HttpRequest) -> ASGIApp:
         """One message of a host."""
         body = await read_body(request, self._settings)
-        turn = self._reading.unread.turn(request.state.owner)
+        turn = partial(self._reading.unread.turn, request.state.owner)
         message: messages.Message | None = None
         try:
             message = await parse_body(body, messages.read_message, turn)
@@ -113,22 +116,22 @@ class McpEndpoint:
 
     def _modern(self, message: messages.Request, request: HttpRequest) -> _Host:
         """Raises `RpcError`."""
-        if is_modern(message.params):  # else what is missing is the better error
+        if peers.is_modern(message.params):  # else what is missing is the better error
             check_headers(message, request.headers)
-        peer = requesting_peer(message.params)
+        peer = peers.requesting_peer(message.params)
         return _Host(request.state.owner, request.state.request_id, peer, trace=request.scope.get("trace"))
 
     def _session(self, request: HttpRequest) -> _Host:
         """Raises `RpcError`."""
         said = request.headers.get(VERSION)
-        if said is not None and said not in LEGACY:
-            data = {"supported": list(VERSIONS), "requested": said}
+        if said is not None and said not in peers.LEGACY:
+            data = {"supported": list(peers.VERSIONS), "requested": said}
             raise messages.RpcError(
                 messages.UNSUPPORTED_VERSION, f"The protocol version {said[:100]!r} has no sessions here.", data
             )
         id = request.headers.get(SESSION)
         if id is None:
-            wanted = f"Send `initialize` first, then its {SESSION}; or the protocol version {MODERN} in `_meta`."
+            wanted = f"Send `initialize` first, then its {SESSION}; or the protocol version {peers.MODERN} in `_meta`."
             raise messages.RpcError(messages.INVALID_REQUEST, wanted)
         peer = None if self._ended.has(request.state.owner, id) else sessions.read_session(id)
         if peer is None:
@@ -164,10 +167,10 @@ class McpEndpoint:
     async def _answer(self, message: messages.Request, request: HttpRequest) -> ASGIApp:
         """Raises `RpcError`."""
         said = request.headers.get(VERSION)
-        if is_modern(message.params) or (said is not None and said not in LEGACY):
+        if peers.is_modern(message.params) or (said is not None and said not in peers.LEGACY):
             host = self._modern(message, request)
         elif message.method == "initialize":
-            peer = initialized_peer(message.params)
+            peer = peers.initialized_peer(message.params)
             answer = messages.encode_result(message.id, self._methods().initialized(peer))
             return Response(answer, headers={SESSION: sessions.new_session(peer)}, media_type="application/json")
         else:
@@ -232,7 +235,7 @@ class McpEndpoint:
 
     async def _note(self, message: messages.Notification, request: HttpRequest) -> None:
         """Raises `RpcError`."""
-        if is_modern(message.params) or request.headers.get(VERSION) == MODERN:
+        if peers.is_modern(message.params) or request.headers.get(VERSION) == peers.MODERN:
             return  # closing the stream cancels a request
         host = self._session(request)
         match message:
@@ -269,7 +272,7 @@ class McpEndpoint:
 class StreamedCall(HostCall):
     """With ids, after which a stream that breaks can be continued."""
 
-    def __init__(self, peer: Peer, place: sessions.Place, reply: SseReply, forms: OpenForms) -> None:
+    def __init__(self, peer: peers.Peer, place: sessions.Place, reply: SseReply, forms: OpenForms) -> None:
         super().__init__(peer, place.progress_token, self._event, forms)
         self.run_id, self.last_number, self._place, self._reply = place.run_id, place.after, place, reply
 
@@ -325,3 +328,46 @@ def _refused(error: messages.RpcError, id: messages.RequestId | None = None) -> 
 
 async def _unheard(message: bytes, number: int) -> None:
     """A reply without a stream has no room for notifications."""
+
+
+# --- headers -----------------------------------------------------------------------------------------
+
+
+_ENCODED = re.compile(r"=\?base64\?(.*)\?=")
+_TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
+
+
+def check_headers(request: messages.Request, headers: Mapping[str, str]) -> None:
+    """Of a request since 2026-07-28: proxies decide by the headers. Raises `RpcError`."""
+    meta = request.params.get("_meta")
+    version = meta.get(peers.VERSION_KEY) if isinstance(meta, dict) else None
+    _check("MCP-Protocol-Version", headers.get(VERSION), version)
+    _check("Mcp-Method", headers.get("mcp-method"), request.method)
+    name = _decoded(headers.get("mcp-name"))
+    if request.method == "tools/call":
+        _check("Mcp-Name", name, request.params.get("name"))
+    elif request.method in _TASK_METHODS and name is not None:  # no proxy needs it: every process has every task
+        _check("Mcp-Name", name, request.params.get("taskId"))
+
+
+def _check(name: str, sent: str | None, expected: object) -> None:
+    if sent is None:
+        raise messages.RpcError(messages.HEADER_MISMATCH, f"The header {name} is missing.")
+    if sent != expected:
+        raise messages.RpcError(messages.HEADER_MISMATCH, f"The header {name} does not match the body.")
+
+
+def _decoded(value: str | None) -> str | None:
+    encoded = None if value is None else _ENCODED.fullmatch(value)
+    if encoded is None:
+        return value
+    try:
+        return b64decode(encoded[1], validate=True).decode()
+    except (Error, UnicodeDecodeError):
+        raise messages.RpcError(messages.HEADER_MISMATCH, "The header Mcp-Name is not valid Base64.") from None
+
+
+def accepts_both(headers: Mapping[str, str]) -> bool:
+    """A reply may be JSON or a stream."""
+    accepted = headers.get("accept", "")
+    return "*/*" in accepted or ("application/json" in accepted and "text/event-stream" in accepted)

@@ -13,8 +13,8 @@ from msgspec import Struct
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.mcp_server import calls, tools
+from cursor_gateway.mcp_server.calls import HostCall
 from cursor_gateway.mcp_server.elicitation import METHOD, forms, read_form
-from cursor_gateway.mcp_server.host_calls import HostCall
 from cursor_gateway.mcp_server.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,

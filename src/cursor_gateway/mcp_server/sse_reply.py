@@ -28,12 +28,13 @@ class SseReply:
         self.delivered: Callable[[], Awaitable[None]] | None = None  # called when the last message was written
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._reading.unread.stream(self._owner):
-            self._reading.metrics.stream_opened()
-            try:
-                await self._respond(receive, send)
-            finally:
-                self._reading.metrics.stream_closed()
+        self._reading.unread.opened(self._owner)
+        self._reading.metrics.stream_opened()
+        try:
+            await self._respond(receive, send)
+        finally:
+            self._reading.metrics.stream_closed()
+            self._reading.unread.closed(self._owner)
 
     async def event(self, message: bytes, id: str = "", retry_ms: int = 0) -> None:
         """Without a message, it only tells the client where it is, and when to come back."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from cursor_gateway.mcp_server import messages
-from cursor_gateway.mcp_server.host_calls import HostCall, OpenForms
+from cursor_gateway.mcp_server.calls import HostCall, OpenForms
 from cursor_gateway.mcp_server.methods import McpMethods, progress_token
 from cursor_gateway.mcp_server.peers import Peer, initialized_peer, is_modern, requesting_peer
 

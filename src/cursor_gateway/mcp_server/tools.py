@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.documents.request import PermissionAnswer, QuestionAnswer
 from cursor_gateway.model.answers import PlanChoice
-from cursor_gateway.schema.json_schema import json_schema
+from cursor_gateway.schema import json_schema
 
 _RunId: TypeAlias = Annotated[str, Meta(min_length=1, description="The `id` of a result of `ask`, `run` or `answer`.")]
 _Background: TypeAlias = Annotated[

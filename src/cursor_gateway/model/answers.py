@@ -77,7 +77,11 @@ class PermissionDecisions(Struct, frozen=True, tag="permissions"):
     permissions: Mapping[str, Permission]  # by document
 
 
-RunAnswer: TypeAlias = ToolResults | QuestionAnswers | PlanDecision | PermissionDecisions
+class SeveralAnswers(Struct, frozen=True, tag="several"):
+    answers: Sequence[PermissionDecisions | QuestionAnswers | PlanDecision]  # to what one run has asked
+
+
+RunAnswer: TypeAlias = ToolResults | QuestionAnswers | PlanDecision | PermissionDecisions | SeveralAnswers
 
 
 class AnswerId(Struct, frozen=True):

@@ -119,6 +119,9 @@ DocumentEvent: TypeAlias = (
     | Done
 )
 
+# No `match`: this is asked of every event, and a class pattern that does not match takes 0.1 to 0.3 µs.
+WITH_RAW = (ContentDelta, DocumentEnded, DocumentStarted, Paused, Done)
+
 
 def ends_reply(event: DocumentEvent) -> bool:
     """Whether it is a pause at which the response ends."""
@@ -145,13 +148,9 @@ def is_tool(event: DocumentStarted) -> bool:
 
 def source_text(event: DocumentEvent) -> str:
     """The agent's text in this event; joined over a run it is the agent's output, byte for byte."""
-    match event:  # the most frequent ones first: a class pattern that does not match takes 0.3 µs
-        case ContentDelta(text=text, raw=raw):
-            return text if raw is None else raw
-        case Reasoning() | TerminalOutput() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
-            return ""
-        case DocumentStarted(raw=raw) | DocumentEnded(raw=raw) | Paused(raw=raw) | Done(raw=raw):
-            return raw
+    if event.__class__ is ContentDelta and event.raw is None:
+        return event.text
+    return (event.raw or "") if event.__class__ in WITH_RAW else ""
 
 
 # --- as the documents dialect sends them: the encoder writes these shapes from byte templates -------

@@ -93,7 +93,8 @@ class ToolTrace(_Wire, frozen=True, kw_only=True):
 
 
 class Diff(_Wire, frozen=True, kw_only=True):
-    """One replacement: the smallest range of whole lines that covers all changes of an edit."""
+    """One replacement: the smallest range of whole lines that covers all changes of an edit. Where lines are only added
+    or only removed, it includes the line before or after them, so that neither text is empty."""
 
     old_string: Annotated[str, "The lines before."]
     new_string: Annotated[str, "The lines after."]

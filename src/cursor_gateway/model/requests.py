@@ -1,6 +1,7 @@
 """What a caller wants the agent to do, as far as its dialect can say: declared once, for every layer."""
 
 from collections.abc import Iterable, Sequence, Set
+from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Meta, Struct
@@ -131,9 +132,12 @@ class RunOptionFields(TypedDict, total=False):
     source: str | None
 
 
+_options = attrgetter(*RunOptions.__struct_fields__)
+
+
 def run_options(wanted: RunOptions) -> dict[str, Any]:
     """The options alone, of a request that has more."""
-    return {name: getattr(wanted, name) for name in RunOptions.__struct_fields__}
+    return dict(zip(RunOptions.__struct_fields__, _options(wanted), strict=True))
 
 
 class AgentRequest(RunOptions, frozen=True, kw_only=True, rename=None):

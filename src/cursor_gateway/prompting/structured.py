@@ -81,9 +81,15 @@ def repair_prompt(misfit: Misfit, format: Format) -> str:
 # --- finding ----------------------------------------------------------------------------------------
 
 
-def extract_json(text: str) -> str | None:
+def extract_json(text: str, last: str = "") -> str | None:
     """The JSON in an answer: the whole text, its only fenced block, its last block marked `json`, or the longest object
-    or array in it, in this order; None if none of these is JSON."""
+    or array in it, in this order; None if none of these is JSON.
+
+    `last` is its text after the agent's last action, which comes first, unless it only mentions an array: before its
+    answer, an agent often quotes other JSON.
+    """
+    if last and last != text and (found := extract_json(last)) and not (found[0] == "[" and found != last.strip()):
+        return found
     blocks = _fenced(text)
     only = [content for _, content in blocks] if len(blocks) == 1 else []
     named = [content for info, content in blocks if info.split()[:1] in (["json"], ["JSON"])]
@@ -178,8 +184,8 @@ def check_schema(schema: dict[str, Any], param: str = "response_format.json_sche
         raise InvalidRequest(f"{param} cannot be used: {error}.", param=param) from None
 
 
-def check(text: str, format: Format) -> Fit | Misfit:
-    found = extract_json(text)
+def check(text: str, format: Format, last: str = "") -> Fit | Misfit:
+    found = extract_json(text, last)
     if found is None:
         return Misfit("There is no JSON in it.")
     match format:

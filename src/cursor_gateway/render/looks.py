@@ -141,11 +141,9 @@ def diff_lines(diff: Diff, old: str, new: str) -> tuple[list[str], list[str]]:
     """The lines of both texts of a diff. If its range counts them as lines without a line end after the last one, as
     `line_diff` does, then an old text that is empty or ends with a line feed ends with a blank line.
     """
-    if not (old or new):
-        return [], []
-    if old.count("\n") != diff.end_line - diff.start_line:
+    if not new or old.count("\n") != diff.end_line - diff.start_line:
         return split_lines(old), split_lines(new)
-    return old.split("\n"), new.split("\n") if new else []
+    return old.split("\n"), new.split("\n")
 
 
 def line_runs(old: list[str], new: list[str], *, compares: bool = True) -> Iterator[LineRun]:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
 
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
 from cursor_gateway.model.answers import (
@@ -13,6 +14,7 @@ from cursor_gateway.model.answers import (
     PlanDecision,
     QuestionAnswers,
     RunAnswer,
+    SeveralAnswers,
     ToolResults,
 )
 from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
@@ -44,6 +46,16 @@ from cursor_gateway.sources.private_files import read_private
 from cursor_gateway.store.base import IdempotentRun, Store
 
 
+class _NextTurn(Struct, frozen=True):
+    """Of the conversation of a run that has ended."""
+
+    run: RunHandle
+    text: str
+    mode: Mode
+    key: str  # the same answer again joins the turn
+    allow: Sequence[str] = ()
+
+
 class Answers:
     def __init__(
         self, parts: RunParts, decisions: Permissions, start: Callable[[RunRequest], Awaitable[RunHandle]]
@@ -53,6 +65,18 @@ class Answers:
         self._decisions, self._start = decisions, start
 
     async def take(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
+        several = given.answers if isinstance(given, SeveralAnswers) else [given]
+        taken = [await self._take(id, asker, one) for one in several]
+        turns = [one for one in taken if isinstance(one, _NextTurn)]
+        if turns:
+            return await self._begin(asker, turns)
+        continued = taken[-1]
+        assert isinstance(continued, Continued)
+        return continued
+
+    async def _take(
+        self, id: str, asker: Asker, given: ToolResults | QuestionAnswers | PlanDecision | PermissionDecisions
+    ) -> Continued | _NextTurn:
         match given:
             case ToolResults(results=results):
                 return await self.with_results(id, asker, results)
@@ -91,7 +115,9 @@ class Answers:
         )
         return Continued(await self._start(request), 0)
 
-    async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
+    async def with_answers(
+        self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]
+    ) -> Continued | _NextTurn:
         """To the agent's questions: a run that waits for them continues; else they are the conversation's next turn."""
         run = await find_run(self._runs, self._store, id, asker.owner)
         if any(answer.question_id in run.questions.permissions for answer in answers):
@@ -103,9 +129,9 @@ class Answers:
         if (pause := await _held(run, documents, ClarificationDocument)) is not None:
             return Continued(run, pause)
         key = _key_of(run.id, QuestionAnswers(answers))
-        return await self._next_turn(run, asker, answers_message(documents, answers), run.info.mode, key)
+        return _NextTurn(run, answers_message(documents, answers), run.info.mode, key)
 
-    async def with_decision(self, id: str, asker: Asker, decision: PlanChoice, text: str) -> Continued:
+    async def with_decision(self, id: str, asker: Asker, decision: PlanChoice, text: str) -> Continued | _NextTurn:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
         run = await find_run(self._runs, self._store, id, asker.owner)
         if (plan := run.questions.plan) is not None:
@@ -122,9 +148,9 @@ class Answers:
             return Continued(run, pause)
         mode: Mode = "agent" if decision == "accept" else run.info.mode
         key = _key_of(run.id, PlanDecision(decision, text))
-        return await self._next_turn(run, asker, plan_message(documents, decision, text), mode, key)
+        return _NextTurn(run, plan_message(documents, decision, text), mode, key)
 
-    async def with_permissions(self, id: str, asker: Asker, decided: Mapping[str, Permission]) -> Continued:
+    async def with_permissions(self, id: str, asker: Asker, decided: Mapping[str, Permission]) -> Continued | _NextTurn:
         """Decisions about calls that need permission, by document. A rejected call is tried again in the next turn."""
         run = await find_run(self._runs, self._store, id, asker.owner)
         self._decisions.check(list(decided.values()))
@@ -144,7 +170,7 @@ class Answers:
         text = permissions_message([(requests[id], permission) for id, permission in decided.items()])
         once = [rule for entry in entries if entry.decision == "once" for rule in entry.rules]
         key = f"{' '.join(entry.id for entry in entries)} to {run.id}"
-        return await self._next_turn(run, asker, text, run.info.mode, key, once)
+        return _NextTurn(run, text, run.info.mode, key, once)
 
     async def _decide_held(
         self,
@@ -219,11 +245,16 @@ class Answers:
             raise ConversationBusy("This run is not waiting for an answer; send it when the run has ended.")
         return (await response_of(run)).documents
 
-    async def _next_turn(
-        self, run: RunHandle, asker: Asker, text: str, mode: Mode, key: str, allow: Sequence[str] = ()
-    ) -> Continued:
-        request = _run_request(run, asker, [UserMessage(text)], None)
-        request = msgspec.structs.replace(request, mode=mode, forgets_session=False, idempotency_key=key, allow=allow)
+    async def _begin(self, asker: Asker, turns: Sequence[_NextTurn]) -> Continued:
+        """One turn for them all."""
+        run = turns[0].run
+        request = msgspec.structs.replace(
+            _run_request(run, asker, [UserMessage("\n\n".join(turn.text for turn in turns))], None),
+            mode=next((turn.mode for turn in turns if turn.mode != run.info.mode), run.info.mode),
+            forgets_session=False,
+            idempotency_key=" and ".join(turn.key for turn in turns),
+            allow=[rule for turn in turns for rule in turn.allow],
+        )
         return Continued(await self._start(request), 0)
 
     async def _said_before(self, run: RunHandle) -> list[Message]:
@@ -253,7 +284,7 @@ class Answers:
 
 async def earlier_reply(store: Store, run: RunHandle, given: RunAnswer) -> IdempotentRun | None:
     """Where the reply is that the same answer got before; None: nobody has given it yet. The run has ended."""
-    if isinstance(given, PermissionDecisions):  # which only the runner's machine knows
+    if isinstance(given, PermissionDecisions | SeveralAnswers):  # which only the runner's machine knows
         return None
     if isinstance(given, ToolResults):
         state = await run.state()

@@ -47,6 +47,7 @@ from cursor_gateway.store.health import Figure
 from cursor_gateway.store.queue import (
     MOST_BYTES,
     About,
+    Begun,
     Candidate,
     ClaimedEntry,
     Entry,
@@ -328,22 +329,27 @@ class RunQueue:
             Figure("queue_age_seconds", "How long the oldest of them has waited.", age),
         ]
 
-    async def put(self, request: RunRequest, conversation_id: str = "") -> QueuedRun:
-        """`conversation_id`: of a conversation that exists. Raises `QueueFull`."""
+    async def put(self, request: RunRequest, conversation_id: str = "") -> QueuedRun | None:
+        """`conversation_id`: of a conversation that exists. None: another process has begun the run of the same
+        request. Raises `QueueFull`."""
         starts, id = queued_request(request, conversation_id), new_run_id()
         new = new_entry(id, request, starts, self._defaults, self.limits, encode_request(starts))
         put = await self.stored.put(new)
         if isinstance(put, Entry) and request.attempt == "first" and request.idempotency_key is None:
             put = await self.stored.put(replace(new, key=None))  # the same question again, on purpose
-        if isinstance(put, Full):
-            raise queue_full(self.limits.max_queued_per_key)
         self._wanted.set()
-        if isinstance(put, Put):
-            found = await self.find(id, request.owner)
-            if found is None:
-                raise StoreUnavailable("The history has lost the request; send it again.")
-            return found
-        return await self._joined(put, request)
+        match put:
+            case Put():
+                found = await self.find(id, request.owner)
+                if found is None:
+                    raise StoreUnavailable("The history has lost the request; send it again.")
+                return found
+            case Entry():
+                return await self._joined(put, request)
+            case Begun():
+                return None
+            case Full():
+                raise queue_full(self.limits.max_queued_per_key)
 
     async def find(self, id: str, owner: str) -> QueuedRun | None:
         entry = await self.stored.entry(id, owner)

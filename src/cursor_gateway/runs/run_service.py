@@ -16,8 +16,8 @@ from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.changes import ReviewRequest, ReviewResult
 from cursor_gateway.model.costs import Budget, Prices
 from cursor_gateway.model.documents import Envelope, Mode, Usage
+from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.model.messages import AssistantMessage, Message, ToolMessage
-from cursor_gateway.model.queue import RunnerEntry
 from cursor_gateway.model.requests import NOT_STORED, AgentRequest, Fences, TraceContext, WhenBusy, WhenClientLeaves
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.runs.conversations import ImagePlace
@@ -26,7 +26,7 @@ from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import CONTINUATION, Claim, ConversationRecord, Store
 from cursor_gateway.store.health import Figure
-from cursor_gateway.store.queue import Entry
+from cursor_gateway.store.queue import Entry, NamedWork
 
 LARGEST_KEPT = 4 * 1024 * 1024  # bytes of a request; the answer to a larger one cannot be looked up
 
@@ -93,16 +93,20 @@ def asks_others(request: RunRequest, defaults: Defaults) -> bool:
 
 
 def results_in(request: RunRequest) -> tuple[dict[str, ToolResult], list[Message]]:
-    """The tool results after the last answer, by call id, and the other messages after it."""
+    """The tool results after the last answer, by call id, and the other messages after it. Some clients quote the calls
+    of one answer as several answers, each followed by its result, so the results just before count, too."""
     results: dict[str, ToolResult] = {}
     also: list[Message] = []
-    first = answered(request.messages)
-    for number, message in enumerate(request.messages[first:], first):
+    messages, first = request.messages, answered(request.messages)
+    for number in (*range(first, len(messages)), *range(first - 1, -1, -1)):
+        message = messages[number]
         if isinstance(message, ToolMessage):
             shown = tuple(image for image in request.images if image.message == number)
             results.setdefault(message.call_id, ToolResult(text=message.text, images=shown, is_error=message.is_error))
-        else:
+        elif number >= first:
             also.append(message)
+        elif not (results and isinstance(message, AssistantMessage) and message.calls):
+            break
     return results, also
 
 
@@ -220,6 +224,10 @@ class Work(Protocol):
 
     async def entries(self, owner: str | None, limit: int) -> list[Entry]:
         """Of one owner's requests that wait, or of all; the next one first."""
+        ...
+
+    async def named(self, beginning: str) -> list[NamedWork]:
+        """What waits or is active, and has an idempotency key that begins with that."""
         ...
 
     async def forget(self, id: str, owner: str) -> bool:

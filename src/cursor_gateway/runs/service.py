@@ -45,8 +45,8 @@ from cursor_gateway.model.changes import (
     TraceRequest,
 )
 from cursor_gateway.model.documents import Envelope
+from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.model.messages import Image
-from cursor_gateway.model.queue import RunnerEntry
 from cursor_gateway.runs.admission import Budgets, KeyedLocks, Place, day_end, find_run, used_up
 from cursor_gateway.runs.answers import Answers
 from cursor_gateway.runs.conversations import Conversation, ImagePlace, Removals, read_image_file, unwritable
@@ -80,7 +80,7 @@ from cursor_gateway.store.base import (
     Superseded,
 )
 from cursor_gateway.store.health import Figure
-from cursor_gateway.store.queue import Entry
+from cursor_gateway.store.queue import Entry, NamedWork
 from cursor_gateway.workspace.files import find_files
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
@@ -162,6 +162,9 @@ class LocalWork:
 
     async def entries(self, owner: str | None, limit: int) -> list[Entry]:
         return await self._queue.stored.entries(owner, limit) if self._queue is not None else []
+
+    async def named(self, beginning: str) -> list[NamedWork]:
+        return await self._queue.stored.named(beginning) if self._queue is not None else []
 
     async def forget(self, id: str, owner: str) -> bool:
         return self._queue is not None and await self._queue.stored.forget(id, owner)
@@ -261,7 +264,7 @@ class LocalRunService:
         if held is None and queue is None and not interrupts:
             self.runs.check_free(request.owner)
         if queue is not None and await self._follows_queued(queue, request):
-            return await queue.put(given)
+            return await queue.put(given) or await self._join(request)
         conversation = await self._identify.conversation(request)
         images: list[tuple[Image, str]] | None = None
         place = held
@@ -270,7 +273,7 @@ class LocalRunService:
             while True:
                 if queue is not None and await self._must_queue(queue, conversation, request, place):
                     is_named = conversation.version and not request.has_full_history
-                    return await queue.put(given, conversation.id if is_named else "")
+                    return await queue.put(given, conversation.id if is_named else "") or await self._join(request)
                 if interrupts and (stopped := self._to_interrupt(conversation.id)) is not None:
                     if place is None and not stopped.is_waiting:
                         place = self.runs.inherit(stopped)

@@ -22,14 +22,12 @@ from cursor_gateway.server.history import HistoryEndpoints, PermissionEndpoints
 from cursor_gateway.server.links import LinkEndpoints
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.models import ModelEndpoints
-from cursor_gateway.server.operations import OperationEndpoints
+from cursor_gateway.server.operations import OperationEndpoints, QueueEndpoints, UsageEndpoints
 from cursor_gateway.server.page_files import PageEndpoints
-from cursor_gateway.server.queue import QueueEndpoints
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.replies import ComputedEndpoint, NamedStreamEndpoint, RouteEndpoint, StoredAnswerEndpoints
 from cursor_gateway.server.runs import Dialects, RunEndpoints
 from cursor_gateway.server.streaming import Reading
-from cursor_gateway.server.usage import UsageEndpoints
 from cursor_gateway.settings import Settings
 
 
@@ -200,6 +198,8 @@ class Routes:
     def _find(self, scope: Scope) -> tuple[Methods, dict[str, str]]:
         path: str = scope["path"]
         raw: bytes = scope.get("raw_path") or b""
+        if b"%" not in raw and path in self._fixed:
+            return self._fixed[path], {}
         parts = [unquote(part) for part in raw.decode("ascii").split("/")] if b"%" in raw else path.split("/")
         if path in self._fixed and len(parts) == path.count("/") + 1:
             return self._fixed[path], {}

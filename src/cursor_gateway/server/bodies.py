@@ -1,10 +1,12 @@
-"""Read request bodies and hold replies within the limits of size, time and memory; the name of the client."""
+"""Read request bodies and hold replies within the limits of size, time and memory; the order in which requests begin;
+the name of the client."""
 
 import asyncio
 import re
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -14,18 +16,25 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow, TooManyRequests
+from cursor_gateway.http1.server import EXCHANGE, Exchange
 from cursor_gateway.runs.admission import KeyedLocks
 from cursor_gateway.settings import Settings
 
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]  # of one method of a path
 
+_SECONDS_FOR_START = 0.008  # of a turn of the event loop
 _LARGE = 256 * 1024  # bytes: larger bodies are parsed in a thread, so that other clients do not wait
 
 
 async def read_body(request: Request, settings: Settings) -> bytes:
     """Raises `RequestTooLarge`, `RequestTooSlow`, `ClientDisconnect`."""
     max_bytes, seconds = settings.max_body_bytes, settings.body_seconds
+    exchange: Exchange | None = request.scope.get(EXCHANGE)
+    if exchange is not None and (body := exchange.take_body()) is not None:  # which it nearly always has
+        if len(body) > max_bytes:
+            raise _too_large(max_bytes)
+        return body
     length = request.headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
         raise InvalidRequest("`Content-Length` must be a number.")
@@ -54,11 +63,13 @@ def _too_large(max_bytes: int) -> RequestTooLarge:
     return RequestTooLarge(f"The body is larger than {max_bytes} bytes; send less, or raise `max_body_bytes`.")
 
 
-async def parse_body(body: bytes, read: Callable[[bytes], T], turn: AbstractAsyncContextManager[None]) -> T:
+async def parse_body(
+    body: bytes, read: Callable[[bytes], T], turn: Callable[[], AbstractAsyncContextManager[None]]
+) -> T:
     """`turn`: of the owner, whose large bodies are parsed one after the other."""
     if len(body) <= _LARGE:
         return read(body)
-    async with turn:
+    async with turn():
         return await asyncio.to_thread(read, body)
 
 
@@ -81,8 +92,13 @@ async def while_connected(request: Request, answer: Coroutine[Any, Any, T]) -> T
         watch.cancel()
 
 
-def idempotency_key(request: Request) -> str | None:
-    key = request.headers.get("idempotency-key")
+def texts_of(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """By their names, which are in lower case; the first of those with the same name."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(headers)}
+
+
+def idempotency_key(headers: Mapping[str, str]) -> str | None:
+    key = headers.get("idempotency-key")
     if key is not None and not (0 < len(key) <= 255 and key.isprintable()):
         raise InvalidRequest("`Idempotency-Key` must be 1 to 255 printable characters.", param="Idempotency-Key")
     return key
@@ -90,6 +106,49 @@ def idempotency_key(request: Request) -> str | None:
 
 def json_response(value: Struct, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+# --- beginning --------------------------------------------------------------------------------------
+
+
+class Starts:
+    """Requests that arrive together begin one after the other, each in a turn of the event loop of its own.
+
+    A request takes a few steps, each in a turn of the event loop. If hundreds of requests took theirs together, each of
+    these turns would be as long as hundreds of steps, and the events of streams that run already would wait for it. So
+    a turn has one first step, one second step, and so on; in between, events are read and sent. Where events alone make
+    the turns long, a turn has several, or nobody could begin any more.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._since: float | None = None  # the beginning of the turn that has had its start
+
+    async def turn(self) -> None:
+        """Returns at once if this turn of the event loop has had no start; else, after those who came before."""
+        loop = asyncio.get_running_loop()
+        if self._since is None:
+            self._since = self._clock()
+            loop.call_soon(self._next)
+        else:
+            future = loop.create_future()
+            self._waiting.append(future)
+            await future
+
+    def _next(self) -> None:
+        assert self._since is not None
+        now = self._clock()
+        count = 1 + int((now - self._since) / _SECONDS_FOR_START)
+        self._since = None
+        while self._waiting and count:
+            future = self._waiting.popleft()
+            if not future.done():  # its client has not left
+                future.set_result(None)
+                count -= 1
+                self._since = now
+        if self._since is not None:
+            asyncio.get_running_loop().call_soon(self._next)
 
 
 # --- the program that sent a request ----------------------------------------------------------------
@@ -173,23 +232,21 @@ class UnreadReplies:
         return self._turns.holding(owner)
 
     def check(self, owner: str) -> None:
-        """Raises what `stream` would raise: before a run starts for it, or each retry would start another one."""
-        if self._streams[owner] >= self._most_streams:
+        """Raises what `opened` would raise: before a run starts for it, or each retry would start another one."""
+        if (streams := self._streams.get(owner, 0)) >= self._most_streams:
             raise TooManyRequests(
-                f"This API key has {self._streams[owner]:,} open streams, which is the limit; close some, then retry."
+                f"This API key has {streams:,} open streams, which is the limit; close some, then retry."
             )
-        if self._bytes[owner] > self._most_bytes:
+        if self._bytes.get(owner, 0) > self._most_bytes:
             raise self._too_much(owner)
 
-    @contextmanager
-    def stream(self, owner: str) -> Iterator[None]:
-        """While a stream is open. Raises `TooManyRequests`."""
+    def opened(self, owner: str) -> None:
+        """A stream, until `closed`. Raises `TooManyRequests`."""
         self.check(owner)
-        self._streams[owner] += 1
-        try:
-            yield
-        finally:
-            _subtract(self._streams, owner, 1)
+        self._streams[owner] = self._streams.get(owner, 0) + 1
+
+    def closed(self, owner: str) -> None:
+        _subtract(self._streams, owner, 1)
 
     @contextmanager
     def holding(self, owner: str, data: bytes) -> Iterator[bytes]:

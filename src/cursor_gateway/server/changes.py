@@ -36,7 +36,7 @@ from cursor_gateway.stages.changes import EditedFile, edited_files
 from cursor_gateway.stages.tool_documents import language_of
 from cursor_gateway.store.base import ConversationRecord
 from cursor_gateway.wire.json_body import read_json
-from cursor_gateway.workspace.trace_record import trace_record
+from cursor_gateway.workspace.line_authors import trace_record
 
 _FORMS = ("json", "patch", "colours")
 _NOT_RECORDED = "The gateway has not read this file; these are the edits that the agent reported."

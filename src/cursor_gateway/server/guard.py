@@ -8,7 +8,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from math import ceil
-from secrets import token_hex
+from os import urandom
 from time import monotonic
 from typing import TypeAlias
 
@@ -45,6 +45,7 @@ _LOGIN = ("POST", "/v1/login")  # needs a one-time code instead, and has its own
 _OPEN_PREFIXES = ("/page/", "/shared/")  # what is shared needs a token, and has its own limit
 _EXPORT = re.compile(r"/v1/conversations/[^/]+/export")
 _READING = ("GET", "HEAD")
+_OF_PAGES = frozenset({b"origin", b"sec-fetch-site", b"referer"})  # without these, no web page has sent a request
 _STATIC_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -89,13 +90,14 @@ class Guard:
         state["request_id"] = request_id
         try:
             self._check_host(scope)
-            self._check_page(method, scope["path"], origin, headers)
+            if not _OF_PAGES.isdisjoint(headers):
+                self._check_page(method, scope["path"], origin, headers)
             if method == "OPTIONS" and origin is not None:
                 await _preflight(headers)(scope, receive, reply)
                 return
             state["owner"] = owner = self._owner(method, scope["path"], headers)
             OWNER.set(owner)
-            if not _is_open(method, scope["path"]):
+            if self._settings.requests_per_minute and not _is_open(method, scope["path"]):
                 self._check_rate(owner)
             await self._app(scope, receive, reply)
         except ClientDisconnect:
@@ -272,7 +274,7 @@ def _log_request(scope: Scope, reply: _Reply, seconds: float) -> None:
 
 
 def _new_id() -> str:
-    return f"req_{token_hex(16)}"
+    return f"req_{urandom(16).hex()}"
 
 
 def _encoded(headers: Mapping[str, str]) -> Pairs:
@@ -325,6 +327,8 @@ def check_media_type(scope: Scope) -> None:
     if scope["method"] not in ("POST", "PUT", "PATCH"):
         return
     headers: _Headers = dict(reversed(scope["headers"]))
+    if headers.get(b"content-type") == b"application/json" and _CODINGS.isdisjoint(headers):
+        return
     type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if type != b"application/json" and (type or _has_body(headers)):
         raise MediaTypeRefused("The body must be JSON; send it with `Content-Type: application/json`.")
@@ -336,6 +340,9 @@ def check_media_type(scope: Scope) -> None:
         raise MediaTypeRefused(
             "The body must not be encoded, except as `Transfer-Encoding: chunked`; send it uncompressed."
         )
+
+
+_CODINGS = frozenset({b"content-encoding", b"transfer-encoding"})
 
 
 def _has_body(headers: _Headers) -> bool:

@@ -20,8 +20,8 @@ from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList
 from cursor_gateway.model.health import (
     Health,
+    QueueReport,
 )
-from cursor_gateway.model.queue import QueueReport
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.schema import openapi_components

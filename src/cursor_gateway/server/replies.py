@@ -1,7 +1,7 @@
 """A request in a dialect in; its reply, of a run that is started, continued or looked up, out."""
 
 import hashlib
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from operator import attrgetter
@@ -35,9 +35,9 @@ from cursor_gateway.model.requests import NOT_STORED, AgentRequest
 from cursor_gateway.runs.handle import RunHandle, response_of
 from cursor_gateway.runs.identify import usage_at
 from cursor_gateway.runs.run_service import Asker, Continued, RunRequest, RunService, delete_answer
-from cursor_gateway.server.bodies import Handler, client_name, idempotency_key, parse_body, read_body
+from cursor_gateway.server.bodies import Handler, client_name, idempotency_key, parse_body, read_body, texts_of
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.queue import check_priority
+from cursor_gateway.server.operations import check_priority
 from cursor_gateway.server.runs import Dialects, run_response
 from cursor_gateway.server.streaming import (
     CheckedRun,
@@ -71,10 +71,12 @@ class RouteEndpoint:
         self._service, self._settings, self._reading = service, settings, reading
 
     async def __call__(self, request: Request) -> ASGIApp:
-        owner: str = request.state.owner
+        owner: str = request.scope["state"]["owner"]
+        headers = texts_of(request.scope["headers"])
         body = await read_body(request, self._settings)
-        turn = self._reading.unread.turn(owner)
-        asked = await parse_body(body, lambda body: self._route.read(body, request.headers), turn)
+        await self._reading.starts.turn()
+        turn = partial(self._reading.unread.turn, owner)
+        asked = await parse_body(body, lambda body: self._route.read(body, headers), turn)
         if self._route.takes_dialect and request.scope.get("query_string"):
             asked = self._in_dialect(asked, request.query_params.get("dialect"))
         if asked.stream:
@@ -82,7 +84,7 @@ class RouteEndpoint:
         match asked:
             case StartRun(reply=reply):
                 messages = await self._with_references(asked, owner)
-                run_request = self._run_request(asked, messages, request, body)
+                run_request = self._run_request(asked, messages, request.scope, headers, body)
                 try:
                     await self._check_followed(asked, owner)
                     continued = await self._service.take(run_request)
@@ -129,25 +131,28 @@ class RouteEndpoint:
                 param="previous_response_id",
             )
 
-    def _run_request(self, asked: StartRun, messages: Sequence[Message], request: Request, body: bytes) -> RunRequest:
+    def _run_request(
+        self, asked: StartRun, messages: Sequence[Message], scope: Scope, headers: Mapping[str, str], body: bytes
+    ) -> RunRequest:
+        state = scope["state"]
         wanted = dict(zip(_FIELDS, _values(asked), strict=True))
         wanted["messages"] = messages
         for named in ("conversation_id", "follows"):
             wanted[named] = None if wanted[named] is None else self._dialects.run_id(wanted[named])
         if asked.priority:
-            check_priority(asked.priority, request.state.owner, self._settings)
+            check_priority(asked.priority, state["owner"], self._settings)
         queues = asked.background or asked.responds_async
         if asked.background:
             wanted["when_client_leaves"] = "finish"
         return RunRequest(
             **wanted,
-            owner=request.state.owner,
-            request_id=request.state.request_id,
-            client=client_name(request.headers),
-            idempotency_key=idempotency_key(request),
+            owner=state["owner"],
+            request_id=state["request_id"],
+            client=client_name(headers),
+            idempotency_key=idempotency_key(headers),
             body=body,
             queues=queues,
-            trace=request.scope.get("trace"),
+            trace=scope.get("trace"),
         )
 
     async def _continued(self, asked: ContinueRun, request: Request) -> Continued:
@@ -164,7 +169,8 @@ class RouteEndpoint:
         self, request: Request, asked: RunAction, continued: Continued, reply: Reply, kept: bytes = b""
     ) -> ASGIApp:
         """Up to the end of the run, or to where it pauses."""
-        run, start = continued.run, ReplyStart(continued.after, continued.usage_before, kept, request.state.request_id)
+        request_id: str = request.scope["state"]["request_id"]
+        run, start = continued.run, ReplyStart(continued.after, continued.usage_before, kept, request_id)
         if asked.responds_async:
             await run.entered()
             snapshot = await response_of(run)
@@ -174,7 +180,7 @@ class RouteEndpoint:
         if asked.stream:
             return reply_stream(run, reply, start, self._reading, self._errors, is_replay=continued.is_repeat)
         whole = reply.whole(view_of(run), start)
-        if (has_begun := await fold_run(run, whole, request.receive, start.after)) is None:
+        if (has_begun := await fold_run(run, whole, request.scope, request.receive, start.after)) is None:
             raise ClientDisconnect
         headers = {**run_headers(run), **reply.headers(view_of(run))}
         if (failure := whole.failure) is not None:
@@ -319,8 +325,9 @@ class ComputedEndpoint:
 
     async def __call__(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings) if self._route.method == "POST" else b""
-        turn = self._reading.unread.turn(request.state.owner)
-        computed = await parse_body(body, lambda body: self._route.read(body, request.headers), turn)
+        turn = partial(self._reading.unread.turn, request.state.owner)
+        headers = texts_of(request.scope["headers"])
+        computed = await parse_body(body, lambda body: self._route.read(body, headers), turn)
         return Response(computed, media_type="application/json")
 
 
@@ -359,7 +366,7 @@ async def answer_now(continued: Continued, reply: Reply, kept: bytes) -> Respons
     return Response(whole.body(), media_type=reply.media_type, headers=headers)
 
 
-async def fold_run(run: RunHandle, whole: WholeReply, receive: Receive, start: int) -> bool | None:
+async def fold_run(run: RunHandle, whole: WholeReply, scope: Scope, receive: Receive, start: int) -> bool | None:
     """Waits for the answer after the event `start`. Returns whether the agent began to work; None: the client left."""
     has_begun = start > 0
 
@@ -369,7 +376,7 @@ async def fold_run(run: RunHandle, whole: WholeReply, receive: Receive, start: i
         whole.push(event)
         return whole.is_over
 
-    async with DisconnectWatch(run, receive, whole.after) as reader:
+    with DisconnectWatch(run, scope, receive, whole.after) as reader:
         is_over = await push_until(reader, push)
         if whole.is_cut:
             cut_short(run, reader)

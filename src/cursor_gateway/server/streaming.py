@@ -18,24 +18,29 @@ from cursor_gateway.dialects.base import SSE, Encoder, RunView, StreamForm
 from cursor_gateway.dialects.checked import Check, CheckedText
 from cursor_gateway.dialects.errors import OWN_ERRORS, Errors
 from cursor_gateway.errors import Failure, GatewayError, NotFound, RunCancelled
+from cursor_gateway.http1.server import EXCHANGE, Exchange
 from cursor_gateway.model.document_events import (
+    ContentDelta,
     DocumentEnded,
     DocumentEvent,
     Done,
     Paused,
+    Reasoning,
+    TerminalOutput,
     says_something,
 )
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.handle import Reader, RunHandle
 from cursor_gateway.runs.repeats import repair_key
 from cursor_gateway.runs.run_service import RunRequest, RunService
-from cursor_gateway.server.bodies import SMALL, UnreadReplies
+from cursor_gateway.server.bodies import SMALL, Starts, UnreadReplies
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
 
 _STEP = 256 * 1024  # bytes, about: what is encoded at once of the events that wait
 _SHORT = 1024  # bytes, about, of an event without a text
+_TEXTS = (ContentDelta, Reasoning, TerminalOutput)
 _RECONNECT = b"retry: 100\n\n"  # at once, and to another process
 
 
@@ -71,6 +76,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     metrics: Metrics
     renderings: Renderings = field(default_factory=Renderings)
     unread: UnreadReplies = field(default_factory=UnreadReplies)
+    starts: Starts = field(default_factory=Starts)
 
 
 class EventStream:
@@ -99,13 +105,10 @@ class EventStream:
         self._is_resumable = is_resumable or is_replay
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._reading.unread.stream(self._run.owner):
-            await self._respond(scope, receive, send)
-
-    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._reading.unread.opened(self._run.owner)
         self._reading.metrics.stream_opened()
         try:
-            async with DisconnectWatch(self._run, receive, self._after) as reader:
+            with DisconnectWatch(self._run, scope, receive, self._after) as reader:
                 reader.may_move = self._is_resumable and self._form is SSE
                 events = await self._next(reader, 0) if self._is_replay else await self._first_content(reader)
                 if reader.is_lost:
@@ -118,6 +121,7 @@ class EventStream:
                     await self._stream(reader, events, send)
         finally:
             self._reading.metrics.stream_closed()
+            self._reading.unread.closed(self._run.owner)
 
     async def _first_content(self, reader: Reader) -> list[DocumentEvent]:
         """A continued reply starts with the ends of its caller's own calls, which are not output yet."""
@@ -203,9 +207,12 @@ def _step(events: Sequence[DocumentEvent]) -> int:
     """How many of them are encoded at once."""
     size = 0
     for number, event in enumerate(events, 1):
-        if isinstance(event, DocumentEnded):
-            size += len(event.document.content or "")
-        size += len(getattr(event, "text", "")) or _SHORT
+        if event.__class__ in _TEXTS:
+            size += len(event.text)
+        elif event.__class__ is DocumentEnded:
+            size += len(event.document.content or "") + _SHORT
+        else:
+            size += _SHORT
         if size >= _STEP:
             return number
     return len(events)
@@ -235,17 +242,26 @@ def _counts(event: DocumentEvent) -> bool:
 class DisconnectWatch:
     """A client that reads a run, until it goes."""
 
-    def __init__(self, run: RunHandle, receive: Receive, after: int = 0) -> None:
+    def __init__(self, run: RunHandle, scope: Scope, receive: Receive, after: int = 0) -> None:
         self._receive = receive
         self._reader = run.reader(after)
+        self._exchange: Exchange | None = scope.get(EXCHANGE)
+        self._watch: asyncio.Task[None] | None = None  # for another server than ours
 
-    async def __aenter__(self) -> Reader:
-        self._watch = asyncio.get_running_loop().create_task(self._notice())
-        return self._reader.__enter__()
+    def __enter__(self) -> Reader:
+        reader = self._reader.__enter__()
+        if self._exchange is not None:
+            self._exchange.when_gone(reader.leave)
+        else:
+            self._watch = asyncio.get_running_loop().create_task(self._notice())
+        return reader
 
-    async def __aexit__(self, *_: object) -> None:
-        self._watch.cancel()
-        del self._watch  # or the two hold each other, and with them a run, until the next collection
+    def __exit__(self, *_: object) -> None:
+        if self._exchange is not None:
+            self._exchange.when_gone(None)
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None  # or the two hold each other, and with them a run, until the next collection
         self._reader.__exit__()
 
     async def _notice(self) -> None:

@@ -20,6 +20,7 @@ file while many were deleted in the last seconds: ext4 does not use their number
 import asyncio
 import fcntl
 import os
+import select
 import shutil
 import signal
 import stat
@@ -81,7 +82,9 @@ class Ledger:
         self._spare: list[str] = []  # files of agents that have ended
         self._entries: dict[int, str] = {}  # process group -> file
         self._locks: list[int] = []
-        self._alone_since: list[int] = []  # when the folders of gateways changed last, if only this one is in them
+        self._places = [str(place) for place in (directory, registry) if place is not None]
+        self._others = _Others()
+        self._alive_since: list[int] = []  # when the places changed last, if all others in them are watched
         self._watchdog: Watchdog | None = None
         self._cgroups: Cgroups | None = None
 
@@ -179,22 +182,22 @@ class Ledger:
 
     def dead(self) -> list[str]:
         """The names of gateways that were killed, until `end_orphans` removes them."""
-        if self._is_alone():  # the usual case, which each start of an agent checks
+        changed = self._changed()
+        if changed and changed == self._alive_since and not self._others.have_ended():  # as at each start of an agent
             return []
-        return [name for name, folder in self._folders().items() if not _is_alive(folder)]
+        self._alive_since = []
+        others = [(name, folder) for name, folder in self._folders().items() if name != self.folder.name]
+        dead = [name for name, folder in others if not _is_alive(folder)]
+        if not dead and self._others.watch(others) and max(changed, default=0) < time.time_ns() - _COARSE_NS:
+            self._alive_since = changed
+        return dead
 
-    def _is_alone(self) -> bool:
-        places = (self._all,) if self._registry is None else (self._all, self._registry)
+    def _changed(self) -> list[int]:
+        """When gateways came or went last; empty if the system does not tell."""
         try:
-            changed = [os.stat(place).st_mtime_ns for place in places]
-            if changed == self._alone_since:
-                return True
-            is_alone = all(name == self.folder.name for place in places for name in os.listdir(place))
+            return [os.stat(place).st_mtime_ns for place in self._places]
         except OSError:
-            return False
-        if is_alone and max(changed) < time.time_ns() - _COARSE_NS:
-            self._alone_since = changed
-        return is_alone
+            return []
 
     def others(self) -> list[OtherGateway]:
         """The other members of clusters on this machine, whether they are alive or not."""
@@ -236,6 +239,7 @@ class Ledger:
             self._cgroups = None
         shutil.rmtree(self.folder, ignore_errors=True)
         self._unregister(self.folder.name)
+        self._others.close()
         while self._locks:
             os.close(self._locks.pop())
 
@@ -251,6 +255,47 @@ class Ledger:
         if self._registry is not None:
             with suppress(OSError):
                 (self._registry / name).unlink()
+
+
+class _Others:
+    """Other gateways of this system. While their processes run, they need not be looked for."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}  # that name their processes, by the gateways' names
+        self._ends = select.poll()
+
+    def watch(self, gateways: Collection[tuple[str, Path]]) -> bool:
+        """These, which are alive, and no others. False: not all of them can be watched."""
+        names = {name for name, _ in gateways}
+        for name in self._files.keys() - names:
+            self._forget(name)
+        return all(name in self._files or self._add(name, folder) for name, folder in gateways)
+
+    def have_ended(self) -> bool:
+        """Whether one of them has."""
+        return bool(self._files and self._ends.poll(0))
+
+    def close(self) -> None:
+        for name in list(self._files):
+            self._forget(name)
+
+    def _add(self, name: str, folder: Path) -> bool:
+        pid, _, start = name.partition("-")
+        try:
+            file = os.pidfd_open(int(pid))
+        except (AttributeError, OSError):  # not Linux, an old kernel, no file descriptor left, or no process of ours
+            return False
+        if start_of(int(pid)) != start or not _has_our_pids(folder):  # another process has its number
+            os.close(file)
+            return False
+        self._files[name] = file
+        self._ends.register(file, select.POLLIN)
+        return True
+
+    def _forget(self, name: str) -> None:
+        file = self._files.pop(name)
+        self._ends.unregister(file)
+        os.close(file)
 
 
 class Watchdog:

@@ -1,13 +1,14 @@
 """A command in; its output as it arrives, and its exit status, out. No process that it started outlives it.
 
 Its pipes are read with `add_reader`: uvloop's own subprocesses take four times as long to start, with a large heap
-forty times.
+forty times. Output that flows is read in blocks, and the blocks of many agents are read together: see `_MergedReads`.
 """
 
 import asyncio
 import fcntl
 import math
 import os
+import selectors
 import signal
 import tempfile
 import threading
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from time import monotonic
+from typing import ClassVar
 
 from cursor_gateway.errors import AgentError, AgentMissing, GatewayError, host_exhausted
 from cursor_gateway.sources.base import AgentUse
@@ -24,9 +26,10 @@ from cursor_gateway.sources.spawning import spawn, starts_in_cgroups
 
 _PIECE = 256 * 1024
 _PIPE = 1024 * 1024  # a large buffer, so that one read returns many writes
-# Seconds between two reads of output that flows: see `merges_reads`. If much came, the pipe is soon full again.
+# Seconds between two reads of output that flows: see `merge_reads`. If much came, the pipe is soon full again.
 _PAUSE, _SHORT_PAUSE = 0.004, 0.001
 _MUCH = 32 * 1024
+_MANY = 4  # reads in a pause: so many are worth waiting for the next ones
 # Of all reads: `os.read` would allocate a whole piece for each line, which takes ten times as long.
 _buffer = bytearray(_PIECE)
 _buffer_view = memoryview(_buffer)
@@ -68,11 +71,8 @@ class AgentProcess:
         self.pid = pid
         self.status: int | None = None  # its exit status, negative for a signal; None while it runs
         self.is_discarding = self.is_interrupted = False
-        # An agent writes line by line. If true, output that follows the last read within some milliseconds is left in
-        # the pipe until then, so that fast output is read in blocks. Output after a longer silence is read at once.
-        self.merges_reads = False
         self._read_next = -math.inf  # by the monotonic clock, which may have started just now
-        self._pause: asyncio.TimerHandle | None = None  # until the next read
+        self._merged: _MergedReads | None = None
         self._agent, self._on_gone, self._cgroup = agent, on_gone, cgroup
         self._placing: threading.Lock | None = None
         self._place_timer: asyncio.TimerHandle | None = None
@@ -83,14 +83,14 @@ class AgentProcess:
         self._errors = bytearray()
         self._out, self._err = out, err
         self._open_pipes = {out, err}
-        self._wakers: set[asyncio.Future[None]] = set()
+        self._waiting: list[asyncio.Future[None]] = []  # for any change
         self._gone = False
         self._pidfd = -1
         self._deadline: asyncio.TimerHandle | None = None
         self._watch_end()  # first: it may fail
         for pipe in (self._out, self._err):
             os.set_blocking(pipe, False)
-            self._loop.add_reader(pipe, self._readable, pipe)
+            self._loop.add_reader(pipe, self._read_pipe, pipe)
 
     @classmethod
     async def start(
@@ -185,7 +185,7 @@ class AgentProcess:
         """Waits for output and returns all of it since the last call; empty at the end of the output, and where there
         is none when `is_interrupted` is set."""
         while not self._pieces and self._out in self._open_pipes and not self.is_interrupted:
-            await self._change()
+            await self._next_change()
         piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         return piece
@@ -198,8 +198,16 @@ class AgentProcess:
     async def speaks(self) -> bool:
         """Waits for its first output, which `read` returns. False: it closed its output without any."""
         while not self._pieces and self._out in self._open_pipes:
-            await self._change()
+            await self._next_change()
         return bool(self._pieces)
+
+    def merge_reads(self) -> None:
+        """An agent writes line by line. From now on, output that follows the last read within some milliseconds is left
+        in the pipe until then. Output after a longer silence is read at once, unless many agents write at the time."""
+        if self._merged is None and self._out in self._open_pipes and not self._gone:
+            self._loop.remove_reader(self._out)
+            self._merged = _MergedReads.of(self._loop)
+            self._merged.add(self, self._out)
 
     async def wait(self, seconds: float) -> bool:
         """Whether it ended, with its pipes read to the end, within that time."""
@@ -209,7 +217,12 @@ class AgentProcess:
             left = deadline - self._loop.time()
             if left <= 0:
                 return False
-            await self._change(left)
+            change = self._next_change()
+            timer = self._loop.call_later(left, _settle, change)
+            try:
+                await change
+            finally:
+                timer.cancel()
         return True
 
     async def end(self, grace_seconds: float) -> None:
@@ -236,19 +249,12 @@ class AgentProcess:
 
     # --- callbacks ----------------------------------------------------------------------------------
 
-    def _readable(self, pipe: int) -> None:
-        if pipe == self._out and self.merges_reads and not (self._gone or self.is_discarding):
-            seconds = self._read_next - monotonic()
-            if seconds > 0:
-                self._loop.remove_reader(pipe)
-                self._pause = self._loop.call_later(seconds, self._end_pause)
-                return
-        self._read_pipe(pipe)
-
-    def _end_pause(self) -> None:
-        self._pause = None
-        self._loop.add_reader(self._out, self._readable, self._out)
+    def read_now(self, now: float) -> float | None:
+        """Reads what there is, unless it has just been read; then it returns when that may be done again."""
+        if self._read_next > now:
+            return self._read_next
         self._read_pipe(self._out)
+        return None
 
     def _read_pipe(self, pipe: int) -> None:
         try:
@@ -306,9 +312,11 @@ class AgentProcess:
         if not is_empty or self._agent.may_have_left_some():
             self._ending_rest = self._loop.create_task(self._end_rest(), name=f"rest of agent {self.pid}")
         self._deadline = self._loop.call_later(_DEAD_PIPE_SECONDS, self._close_dead_pipes)
-        if self._pause is not None:  # nothing more will come to wait for
-            self._pause.cancel()
-            self._end_pause()
+        if self._merged is not None:  # nothing more will come to wait for
+            self._merged.remove(self._out)
+            self._merged = None
+            self._loop.add_reader(self._out, self._read_pipe, self._out)
+            self._read_pipe(self._out)
         if self._err in self._open_pipes:  # its last words, before anybody asks why it ended
             self._read_pipe(self._err)
         self._wake()
@@ -345,10 +353,11 @@ class AgentProcess:
     def _close_pipe(self, pipe: int) -> None:
         if pipe in self._open_pipes:
             self._open_pipes.discard(pipe)
-            self._loop.remove_reader(pipe)
-            if pipe == self._out and self._pause is not None:
-                self._pause.cancel()
-                self._pause = None
+            if pipe == self._out and self._merged is not None:
+                self._merged.remove(pipe)
+                self._merged = None
+            else:
+                self._loop.remove_reader(pipe)
             os.close(pipe)
 
     def _close_dead_pipes(self) -> None:
@@ -364,20 +373,75 @@ class AgentProcess:
             self._close_pipe(pipe)
         self._wake()
 
-    async def _change(self, seconds: float | None = None) -> None:
+    def _next_change(self) -> "asyncio.Future[None]":
         future: asyncio.Future[None] = self._loop.create_future()
-        timer = self._loop.call_later(seconds, _settle, future) if seconds is not None else None
-        self._wakers.add(future)
-        try:
-            await future
-        finally:
-            self._wakers.discard(future)
-            if timer is not None:
-                timer.cancel()
+        self._waiting.append(future)
+        return future
 
     def _wake(self) -> None:
-        for future in self._wakers:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
             _settle(future)
+
+
+class _MergedReads:
+    """Reads the output of the agents of an event loop that write all the time.
+
+    An event that comes alone costs more than twice as much as one of ten that are read, stored and sent together: each
+    step finds the processor's caches full of other things, and each turn of the event loop has a price of its own. So
+    while there are many events, they are read once in a pause, and nobody sees a delay of some milliseconds.
+    """
+
+    _all: "ClassVar[dict[asyncio.AbstractEventLoop, _MergedReads]]" = {}
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pipes = selectors.DefaultSelector()
+        self._timer: asyncio.TimerHandle | None = None  # until the next look; without it, the loop watches the pipes
+        self._since, self._count = -math.inf, 0  # of these reads
+        self._loop.add_reader(self._pipes, self._look)
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> "_MergedReads":
+        """Those of the loop, as long as there are any."""
+        if (found := cls._all.get(loop)) is None:
+            found = cls._all[loop] = cls(loop)
+        return found
+
+    def add(self, agent: AgentProcess, pipe: int) -> None:
+        self._pipes.register(pipe, selectors.EVENT_READ, agent)
+
+    def remove(self, pipe: int) -> None:
+        self._pipes.unregister(pipe)
+        if not self._pipes.get_map():
+            del self._all[self._loop]
+            if self._timer is not None:
+                self._timer.cancel()
+            else:
+                self._loop.remove_reader(self._pipes)
+            self._pipes.close()
+
+    def _look(self) -> None:
+        ready, now = self._pipes.select(0), monotonic()
+        if self._timer is not None or now - self._since > _PAUSE:
+            self._since, self._count = now, 0
+        early = [when for key, _ in ready if (when := key.data.read_now(now)) is not None]
+        self._count += len(ready) - len(early)
+        next = min(early, default=math.inf)
+        if self._count >= _MANY:
+            next = min(next, now + _PAUSE)
+        self._look_again(None if next == math.inf else next - now)
+
+    def _look_again(self, seconds: float | None) -> None:
+        """None: as soon as there is anything."""
+        if not self._pipes.get_map():
+            return
+        was_watching = self._timer is None
+        self._timer = None if seconds is None else self._loop.call_later(seconds, self._look)
+        if seconds is None and not was_watching:
+            self._loop.add_reader(self._pipes, self._look)
+        elif seconds is not None and was_watching:
+            self._loop.remove_reader(self._pipes)
 
 
 def _can_start_in(cgroup: Cgroup) -> bool:

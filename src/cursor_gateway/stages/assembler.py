@@ -160,7 +160,8 @@ class Assembler:
             return [document_events.Reasoning(event.text)]
         if not self._done:
             self._dispatch(event)
-        return self._take()
+        out, self._out = self._out, []
+        return out
 
     def _dispatch(self, event: agent_events.AgentEvent) -> None:
         match event:
@@ -180,6 +181,17 @@ class Assembler:
                     self._start_tool(call_id, action, model_call, waits=waits, parent_id=parent_id)
             case agent_events.ToolEnded():
                 self._end_tool(event)
+            case agent_events.RunFinished():
+                self._end_everything()
+                self._finish("completed", event)
+            case agent_events.RunStarted(session_id=session_id, model=model, recording=recording, is_warm=is_warm):
+                self._warm = is_warm or UNSET
+                self._usage.agent_started()
+                self._session = session_id
+                self._recording = recording or self._recording
+                self._model = self._model or model
+            case agent_events.PromptEchoed(text=text):
+                self._usage.prompt = self.prompt or text  # a restarted agent echoes its own prompt
             case agent_events.CommandOutput(call_id=call_id, text=text):
                 self._show_output(self._tools.get(call_id), text)
             case agent_events.CallerToolAsked(call=call):
@@ -191,21 +203,10 @@ class Assembler:
                     self._end_caller_tool(event)
             case agent_events.CallerAwaited(call_ids=call_ids, by_others=goes_on):
                 self._pause(call_ids, goes_on=goes_on)
-            case agent_events.RunStarted(session_id=session_id, model=model, recording=recording, is_warm=is_warm):
-                self._warm = is_warm or UNSET
-                self._usage.agent_started()
-                self._session = session_id
-                self._recording = recording or self._recording
-                self._model = self._model or model
-            case agent_events.PromptEchoed(text=text):
-                self._usage.prompt = self.prompt or text  # a restarted agent echoes its own prompt
             case agent_events.Unrecognized():
                 self._unrecognized += 1
             case agent_events.Notice() | agent_events.TitleGiven():
                 pass
-            case agent_events.RunFinished():
-                self._end_everything()
-                self._finish("completed", event)
             case agent_events.RunFailed(failure=failure):
                 self._fail(failure, event)
 
@@ -227,7 +228,9 @@ class Assembler:
     ) -> tuple[str, int]:
         self._sequence += 1
         id = f"doc_{self._sequence:03d}"
-        self._out.append(document_events.DocumentStarted(id, type, self._sequence, known, _drained(self._loose) + raw))
+        if self._loose:
+            raw = _drained(self._loose) + raw
+        self._out.append(document_events.DocumentStarted(id, type, self._sequence, known, raw))
         return id, self._sequence
 
     def _end(
@@ -303,7 +306,8 @@ class Assembler:
     def _start_prose(
         self, metadata: documents.Metadata, known: document_events.KnownMetadata | None, raw: str = ""
     ) -> None:
-        self._turns.output()
+        if not self._turns.is_open:
+            self._turns.output()
         id, sequence = self._start(documents.document_type(metadata), known, raw)
         self._prose = OpenProse(id, sequence, metadata, [])
 
@@ -315,17 +319,21 @@ class Assembler:
     def _end_prose(self, raw: str = "") -> None:
         prose, self._prose = self._prose, None
         if prose is not None:
-            content = "".join(prose.pieces)
-            self._end(prose.id, prose.sequence, content, prose.metadata, _drained(self._space) + raw)
+            if self._space:
+                raw = _drained(self._space) + raw
+            self._end(prose.id, prose.sequence, "".join(prose.pieces), prose.metadata, raw)
 
     def _end_output(self) -> None:
         """Ends thinking and text. A tool or thinking ends the text: text after it is parsed as separate Markdown."""
-        self._end_thinking()
+        if self._thinking:
+            self._end_thinking()
         for piece in self._fences.flush():
             self._add(piece)
-        self._end_prose()
-        self._loose += self._space
-        self._space = []
+        if self._prose is not None:
+            self._end_prose()
+        if self._space:
+            self._loose += self._space
+            self._space = []
 
     def _add_thinking(self, text: str) -> None:
         if not text:
@@ -334,7 +342,8 @@ class Assembler:
         if opens:
             self._end_output()
             self._thinking = True
-            self._turns.output()
+            if not self._turns.is_open:
+                self._turns.output()
         self._model_output.append(text)
         if not self._shows_thinking:
             self._out.append(document_events.Reasoning(text, opens))

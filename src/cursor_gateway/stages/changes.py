@@ -54,7 +54,7 @@ def combined(file: EditedFile) -> FileChange:
         elif metadata.operation == "delete":
             groups = [_Hunks()]
         if metadata.diff is not UNSET:
-            change = metadata.diff.start_line, _lines(metadata.diff.old_string), _lines(metadata.diff.new_string)
+            change = metadata.diff.start_line, *_replaced(metadata.diff)
             if not groups[-1].merge(*change):
                 groups.append(_Hunks())
                 groups[-1].merge(*change)
@@ -175,6 +175,13 @@ def _agrees(hunk: _Hunk, place: int, start: int, old: list[str]) -> bool:
 
 def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
+
+
+def _replaced(diff: Diff) -> tuple[list[str], list[str]]:
+    """The lines before and after. In those of `line_diff`, a line feed separates lines; otherwise it ends them."""
+    if diff.old_string.count("\n") != diff.end_line - diff.start_line:
+        return _lines(diff.old_string), _lines(diff.new_string)
+    return diff.old_string.split("\n"), diff.new_string.split("\n") if diff.new_string else []
 
 
 def _parts(hunk: _Hunk) -> Iterator[Diff]:

@@ -11,8 +11,8 @@ _MOST_DIGITS = 9  # of a line's number: those of any file have fewer
 def line_diff(before: str, after: str) -> Diff:
     """The smallest range of old lines that covers every change.
 
-    An insertion changes no old line; it then includes the line before it (at the top, the one after it), as in the
-    specification's own example, so that the range is never empty.
+    Neither text is empty: an insertion, and a change that leaves nothing or a blank line, include the line before them
+    (at the top, the one after), as in the specification's own example. So replacing one by the other is the change.
     """
     if before == after:
         return Diff(old_string="", new_string="", start_line=1, end_line=1)
@@ -20,11 +20,14 @@ def line_diff(before: str, after: str) -> Diff:
     start = old.rfind("\n", 0, _common_start(old, new)) + 1
     kept = _common_end(old, new, start)
     old_end, new_end = len(old) - kept, len(new) - kept
-    if start == old_end and start > 0:
-        start = old.rfind("\n", 0, start - 1) + 1
-    elif start == old_end:
-        more = old.index("\n", old_end) + 1 - old_end
-        old_end, new_end = old_end + more, new_end + more
+    while start == old_end or new[start:new_end] in ("", "\n"):
+        if start > 0:
+            start = old.rfind("\n", 0, start - 1) + 1
+        elif old_end < len(old):
+            more = old.index("\n", old_end) + 1 - old_end
+            old_end, new_end = old_end + more, new_end + more
+        else:
+            break  # nothing is left of the text
     first = old.count("\n", 0, start) + 1
     return Diff(
         old_string=old[start:old_end].removesuffix("\n"),

@@ -23,6 +23,7 @@ from cursor_gateway.model.requests import Fences, Include
 from cursor_gateway.store.base import Milliseconds
 
 KEPT_SECONDS = 24 * 3600  # an entry that failed
+LAST = "\x7f"  # after all other characters of ASCII
 MOST_BYTES = 256 * 1024 * 1024  # of one owner's entries that wait; the last of them may exceed it
 
 EntryState: TypeAlias = Literal["waiting", "claimed", "failed"]
@@ -58,6 +59,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     run_id: str
     owner: str
     conversation_id: str
+    key: str | None = None
     body_hash: str
     priority: int
     state: EntryState
@@ -73,6 +75,16 @@ class Entry(Struct, frozen=True, kw_only=True):
         return self.due_ms > self.created_ms
 
 
+class NamedWork(Struct, frozen=True, kw_only=True):
+    """An entry, or an active run, with its idempotency key."""
+
+    owner: str
+    key: str
+    run_id: str
+    state: EntryState | Literal["running"]
+    body_hash: str
+
+
 class ClaimedEntry(Struct, frozen=True):
     run_id: str
     epoch: int
@@ -81,6 +93,10 @@ class ClaimedEntry(Struct, frozen=True):
 
 class Put(Struct, frozen=True):
     """The entry is stored."""
+
+
+class Begun(Struct, frozen=True):
+    """The same request has started a run since that was last checked; nothing was stored."""
 
 
 class Full(Struct, frozen=True):
@@ -121,6 +137,10 @@ class Queue(Protocol):
         """One owner's, or all, that wait or have been claimed: first those that are due, by `order`."""
         ...
 
+    async def named(self, beginning: str) -> list[NamedWork]:
+        """All whose keys begin with that, in ASCII; also entries that failed."""
+        ...
+
     async def is_awaited(self, owner: str, conversation_id: str) -> bool:
         """Whether an entry for this conversation is due."""
         ...
@@ -145,7 +165,7 @@ class Queue(Protocol):
 class LocalQueue(Queue, Protocol):
     """The queue of a store that processes of one machine share. A cluster claims entries with its commands."""
 
-    async def put(self, new: NewEntry) -> Put | Entry | Full:
+    async def put(self, new: NewEntry) -> Put | Entry | Begun | Full:
         """An `Entry`: one with the same key waits already."""
         ...
 

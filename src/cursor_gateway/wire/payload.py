@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 MAX_DEPTH = 100
-_NESTED = (dict, list)
+_NESTED: tuple[type, ...] = (dict, list)
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _MOST = 2**53 - 1  # what every reader of JSON can represent; databases can as well
 
@@ -35,7 +35,7 @@ class Fields:
     def integer(self, name: str) -> int | None:
         """protobuf-JSON writes int64 as a string."""
         match self.all.get(name):
-            case bool():
+            case None | bool():
                 return None
             case int(number):
                 return clamped(number)
@@ -64,14 +64,14 @@ class Fields:
 
 def too_deep(value: object) -> bool:
     """Whether a payload is nested more deeply than any real tool call, too deep to be encoded again."""
-    level: list[dict[Any, Any] | list[Any]] = [value] if isinstance(value, _NESTED) else []
+    level: list[Any] = [value] if value.__class__ in _NESTED else []
     for _ in range(MAX_DEPTH):
         if not level:
             return False
-        below: list[dict[Any, Any] | list[Any]] = []
-        for item in level:
-            for child in item.values() if isinstance(item, dict) else item:
-                if isinstance(child, _NESTED):
-                    below.append(child)
-        level = below
+        level = [
+            child
+            for item in level
+            for child in (item.values() if item.__class__ is dict else item)
+            if child.__class__ in _NESTED
+        ]
     return bool(level)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cursor_gateway.cli.clients import CLIENTS
 from cursor_gateway.cli.clients.base import JsonFile
 from cursor_gateway.cli.clients.json_text import (
     NotEditable,
@@ -22,7 +23,6 @@ from cursor_gateway.cli.clients.json_text import (
     set_value,
     undone,
 )
-from cursor_gateway.cli.clients.table import CLIENTS
 from tests.cli.clients.endpoints import FULL, PLAIN
 
 names = st.sampled_from(["a", "b", "env", 'quo"ted', "ü"])

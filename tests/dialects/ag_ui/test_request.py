@@ -7,7 +7,7 @@ import pytest
 
 from cursor_gateway.dialects.ag_ui.request import AgUiRun, read_input
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, QuestionAnswers
+from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, QuestionAnswers, SeveralAnswers
 from cursor_gateway.model.messages import AssistantMessage, Instructions, ToolCall, ToolMessage, UserMessage
 
 HI = {"id": "m1", "role": "user", "content": "Hi"}
@@ -102,6 +102,14 @@ def test_answers_to_questions_are_answers() -> None:
     answer = asked(HI, resume=[entry("question", payload={"answers": [{"questionId": "q"}]})]).answer
     assert answer is not None
     assert isinstance(answer.given, QuestionAnswers)
+    all = [
+        entry("question", payload={"answers": [{"questionId": "q"}]}),
+        entry("permission", payload={"approved": True}),
+    ]
+    both = asked(HI, resume=all).answer
+    assert both is not None
+    decided = PermissionDecisions({"doc_002": Permission("once")})
+    assert both.given == SeveralAnswers([decided, answer.given])
 
 
 @pytest.mark.parametrize(

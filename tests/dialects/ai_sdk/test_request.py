@@ -8,7 +8,8 @@ import pytest
 from cursor_gateway.dialects.ai_sdk.request import UiChat, read_chat
 from cursor_gateway.dialects.ui_requests import UiAnswer
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, QuestionAnswers
+from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, QuestionAnswers, SeveralAnswers
+from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.model.messages import AssistantMessage, Instructions, ToolCall, ToolMessage, UserMessage
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -110,6 +111,18 @@ def test_answers_to_questions_are_answers() -> None:
     assert isinstance(answer.given, QuestionAnswers)
     with pytest.raises(InvalidRequest, match=r"messages\[1\].parts\[0\].output"):
         chat(HI, said(tool("ask_question", ASKED, output="yes")))
+
+
+def test_one_message_may_answer_all_that_a_run_asks() -> None:
+    question = tool("ask_question", ASKED, output={"answers": [{"questionId": "q"}]})
+    answer = chat(HI, said(STEP, question, approval("request_permission", True, "chat_0a1b.doc_003"))).answer
+    given = SeveralAnswers(
+        [
+            PermissionDecisions({"doc_003": Permission("once")}),
+            QuestionAnswers([ClarificationAnswer(question_id="q", selected_option_ids=[])]),
+        ]
+    )
+    assert answer == UiAnswer("chat_0a1b", given)
 
 
 def test_what_was_answered_before_is_no_answer() -> None:

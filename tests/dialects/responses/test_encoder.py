@@ -105,6 +105,8 @@ def test_json_is_taken_out_of_the_answer() -> None:
     assert text_of(response) == '{"a": 1}'
     assert [type(item) for item in response.output] == [ReasoningItem, Message, FunctionCall]
     assert text_of(both([*words("No."), done()], is_json=True)) == "No."
+    quoting = [*words('It has {"b": [1, 2]}.'), *ACTION, *words('{"a": 1}'), done()]
+    assert text_of(both(quoting, is_json=True)) == '{"a": 1}'
 
 
 def test_a_compaction_has_the_whole_answer_in_one_item() -> None:

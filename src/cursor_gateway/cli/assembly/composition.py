@@ -28,7 +28,7 @@ from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.run_service import Defaults
 from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.runs.starter import RunParts
-from cursor_gateway.settings import Settings, check_budgets, subset
+from cursor_gateway.settings import Settings, check_budgets, check_schedules, subset
 from cursor_gateway.sources.cgroups import AgentLimits, delegated
 from cursor_gateway.sources.cli.source import CursorCliSource
 from cursor_gateway.sources.cursor.configuration import OWN_CONFIGURATION
@@ -94,6 +94,7 @@ async def compose(
     `tracing`: one of the observers, if runs are traced.
     """
     check_budgets(settings)
+    check_schedules(settings)
     in_cluster = bool(database_url(settings))
     if takes_work and settings.role != "all" and not in_cluster:
         raise _no_database(settings.role)
@@ -158,6 +159,7 @@ async def compose_front(settings: Settings, warn: Callable[[str], None]) -> tupl
 
     if not database_url(settings):
         raise _no_database(settings.role)
+    check_schedules(settings)
     own = own_member(settings, str(os.getpid()), runs_agents=False)
     async with AsyncExitStack() as undo:
         store = store_of(settings, data_dir(settings))

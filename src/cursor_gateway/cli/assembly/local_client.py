@@ -177,7 +177,7 @@ class LocalClient:
         return (await self._reviewed(id, PatchRequest(chat_id, path), Patch))[0].data
 
     async def trace(self, id: str) -> TraceRecord:
-        from cursor_gateway.workspace.trace_record import trace_record
+        from cursor_gateway.workspace.line_authors import trace_record
 
         (done, _), (store, found) = await self._reviewed(id, TraceRequest(), LineTrace), await self._found(id)
         models = {run.id: run.model for run in await store.runs_of(id, self._owner)}

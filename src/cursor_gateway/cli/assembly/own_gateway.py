@@ -92,9 +92,9 @@ async def own_gateway(
     settings: Settings, folder: str, warn: Callable[[str], None] | None = None
 ) -> AsyncIterator[OwnGateway]:
     """Raises the same errors as a gateway that cannot start. `warn`: instead of its log."""
+    from cursor_gateway.cli.assembly.local_socket import bound_socket
     from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.server.logs import configure
-    from cursor_gateway.server.sockets import bound_socket
 
     own, key = own_settings(settings, folder)
     ready: asyncio.Future[Gateway] = asyncio.get_running_loop().create_future()

@@ -8,11 +8,11 @@ socket, could belong to another user: it is sent nothing, neither a key nor a pr
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.client.failures import CallFailed
     from cursor_gateway.model.health import Health
+
+_Result = TypeVar("_Result")
 
 _ANSWER_SECONDS = 60.0  # for its health; a machine under load takes a while
 _CONNECT_SECONDS = 10.0
@@ -143,6 +145,20 @@ async def open_gateway(
                 is_own=found.local is not None,
                 folders=found.local.description.folders if found.local else (),
             )
+
+
+def at_gateway(
+    settings: Settings, url: str | None, use: "Callable[[AsyncClient], Awaitable[_Result]]", otherwise: Trouble
+) -> _Result:
+    """What only a gateway can do. Raises `otherwise` if none runs."""
+
+    async def used() -> _Result:
+        async with open_gateway(settings, url) as remote:
+            if remote is None:
+                raise otherwise
+            return await use(remote.client)
+
+    return asyncio.run(used())
 
 
 # --- where it is ----------------------------------------------------------------------------------------

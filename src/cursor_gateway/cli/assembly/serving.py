@@ -5,9 +5,10 @@ import gc
 import os
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
+from importlib import import_module
 from time import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,12 +20,18 @@ from cursor_gateway.errors import GatewayError, SettingsError, WorkspaceForbidde
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
     from cursor_gateway.cli.assembly.composition import Gateway
     from cursor_gateway.cli.commands.share import SharedPort
     from cursor_gateway.dialects.base import Dialect
+    from cursor_gateway.mcp_server.endpoint import McpEndpoint
     from cursor_gateway.runs.run import Observer
     from cursor_gateway.runs.run_service import RunService
+    from cursor_gateway.server.bodies import Handler
     from cursor_gateway.server.metrics import Metrics
+    from cursor_gateway.server.streaming import Reading
     from cursor_gateway.server.tracing import Tracing
     from cursor_gateway.sources.router import SourceRouter
     from cursor_gateway.store.base import Outbox
@@ -206,7 +213,6 @@ async def _serve(
     *,
     handles_signals: bool = True,
 ) -> None:
-    from cursor_gateway.cli.assembly.mcp import mcp_handlers
     from cursor_gateway.cli.assembly.stores import key_ring
     from cursor_gateway.server.app import build_app
     from cursor_gateway.server.rendering import Renderings
@@ -228,7 +234,30 @@ async def _serve(
                 here = build(service, settings, metrics, dialects, renderings, keys, more=logins.for_operator)
                 away = build(service, shared.settings, metrics, dialects, renderings, others, more=logins.for_devices)
                 apps = {here: sockets, away: [shared.bound]}
-            await serve_apps(apps, service, settings, ready, handles_signals=handles_signals)
+            has_schedules = serves and handles_signals and settings.queue_ttl_seconds > 0
+            with _keeping_schedules(service, settings) if has_schedules else nullcontext():
+                await serve_apps(apps, service, settings, ready, handles_signals=handles_signals)
+
+
+@contextmanager
+def _keeping_schedules(service: "RunService", settings: Settings) -> Iterator[None]:
+    """Also without any: those that there were may have left requests in the queue."""
+    from cursor_gateway.keys import LOCAL_OWNER
+    from cursor_gateway.server.logs import StructuredLog
+    from cursor_gateway.server.schedules import Scheduler
+
+    def report(name: str, error: Exception) -> None:
+        log = StructuredLog(schedule=name)
+        if isinstance(error, GatewayError):
+            log.warning("schedule not queued", reason=str(error))
+        else:
+            log.error("mistake of the gateway", error)
+
+    task = asyncio.ensure_future(Scheduler(service, settings.schedules, LOCAL_OWNER, report).run())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def _tracing(settings: Settings, warn: Callable[[str], None]) -> "Tracing | None":
@@ -298,3 +327,29 @@ def dialects_of(settings: Settings) -> "list[Dialect]":
         ai_sdk_dialect(settings.max_images),
         ag_ui_dialect(settings.max_images),
     ]
+
+
+def mcp_handlers(service: "RunService", settings: Settings, reading: "Reading") -> "Mapping[str, Handler]":
+    """Of `/mcp`; loaded with the first request to it."""
+    endpoint: McpEndpoint | None = None
+
+    async def loaded() -> "McpEndpoint":
+        nonlocal endpoint
+        await asyncio.to_thread(import_module, "cursor_gateway.mcp_server.endpoint")
+        if endpoint is None:
+            from cursor_gateway.dialects.documents.dialect import documents_dialect
+            from cursor_gateway.mcp_server.endpoint import McpEndpoint
+
+            endpoint = McpEndpoint(service, settings, documents_dialect(settings.max_images), reading)
+        return endpoint
+
+    async def mcp(request: "Request") -> "ASGIApp":
+        return await (endpoint or await loaded()).message(request)
+
+    async def mcp_stream(request: "Request") -> "ASGIApp":
+        return await (endpoint or await loaded()).stream(request)
+
+    async def mcp_end(request: "Request") -> "ASGIApp":
+        return await (endpoint or await loaded()).end(request)
+
+    return {"POST": mcp, "GET": mcp_stream, "DELETE": mcp_end}

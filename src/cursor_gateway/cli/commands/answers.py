@@ -1,4 +1,5 @@
-"""`cursor-gateway show`, `demo`, `convert` and `export`: an answer, recorded or stored, in another form."""
+"""`cursor-gateway show`, `demo`, `convert` and `export`: an answer, recorded or stored, in another form; and `schema`,
+their form itself."""
 
 import select
 import sys
@@ -25,6 +26,7 @@ from cursor_gateway.cli.output import (
     unechoed,
     valid_text,
     write_frames,
+    write_json,
     write_text,
 )
 from cursor_gateway.dialects.documents.encoder import encode_response
@@ -368,3 +370,31 @@ async def _stored(client: AnyClient, name: str) -> _Asked:
     detail = await or_none(client.conversation(response.conversation_id))
     asked = [m.text for m in detail.messages if m.chat_id == response.id and m.role == "user"] if detail else []
     return response, "\n\n".join(asked)
+
+
+# --- schema ------------------------------------------------------------------------------------------
+
+
+_Notation: TypeAlias = Literal["typescript", "openapi-components"]
+
+
+@click.command()
+@click.option("--typescript", "notation", flag_value="typescript", help="Print TypeScript definitions.")
+@click.option(
+    "--openapi-components",
+    "notation",
+    flag_value="openapi-components",
+    help="Print the `components` of an OpenAPI document.",
+)
+def schema(notation: _Notation | None) -> int:
+    """Print the JSON Schema of responses, documents and events."""
+    from cursor_gateway.schema import json_schema, openapi_components, typescript
+
+    match notation:
+        case "typescript":
+            click.echo(typescript(), nl=False)
+        case "openapi-components":
+            write_json(msgspec.json.encode(openapi_components()), indented=True)
+        case None:
+            write_json(msgspec.json.encode(json_schema()), indented=True)
+    return 0

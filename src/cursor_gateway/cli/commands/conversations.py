@@ -1,19 +1,21 @@
-"""`cursor-gateway conversations`: list, search, show, export and delete conversations, and review their changes."""
+"""`cursor-gateway conversations`: list, search, show, export and delete conversations, and review their changes; and
+`links`: let others read them."""
 
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 import click
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
-from cursor_gateway.cli.assembly.local_client import AnyClient, find, newest, open_client, or_none
-from cursor_gateway.cli.assembly.remote import GatewayChoice, passed_on, place_options
+from cursor_gateway.cli.assembly.local_client import AnyClient, find, id_of, newest, open_client, or_none, sure_id
+from cursor_gateway.cli.assembly.remote import GatewayChoice, at_gateway, passed_on, place_options, url_option
+from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.output import (
     Trouble,
     aside,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.render.export import WholeConversation
 
 _Form: TypeAlias = Literal["markdown", "json", "text"]
@@ -204,45 +207,28 @@ def written_conversation(conversation: "WholeConversation", form: _Form) -> str:
 @click.option("--undo", metavar="UNDO", help="Undo an earlier --revert or --restore.")
 @click.option("--commit", "commits", is_flag=True, help="Commit the changed files with git, after a question.")
 @click.option("--message", "-m", metavar="TEXT", help="The message of the commit; otherwise one is proposed.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--yes", "-y", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @where
 @_json
-def changes(
-    id: str,
-    turn: str | None,
-    path: str | None,
-    hunks: tuple[int, ...],
-    as_patch: bool,
-    reverts: bool,
-    keeps: bool,
-    before: str | None,
-    undo: str | None,
-    commits: bool,
-    message: str | None,
-    yes: bool,
-    place: GatewayChoice,
-    as_json: bool,
-) -> int:
+def changes(id: str, place: GatewayChoice, **given: Any) -> int:
     """List the files that changed in a conversation, as edits, commands and people changed them; restore, keep or
     commit them.
 
     Tab-separated: what happened, lines added and removed, path, state.
     """
-    if sum([reverts, keeps, before is not None, undo is not None, commits]) > 1:
+    wanted, name = WantedChanges(**given), valid_text(id)
+    if sum([wanted.reverts, wanted.keeps, wanted.before is not None, wanted.undo is not None, wanted.commits]) > 1:
         raise Trouble("choose one of --revert, --keep, --restore, --undo and --commit.")
-    if hunks and path is None:
+    if wanted.hunks and wanted.path is None:
         raise Trouble("--hunk is a change of one file; add --file.")
-    wanted = WantedChanges(turn, path, hunks, as_patch, as_json, yes)
-    name = valid_text(id)
-    if reverts and path is None and turn is None:
+    if wanted.reverts and wanted.path is None and wanted.turn is None:
         raise Trouble("--revert needs --file or --turn, to say what to undo.")
-    if reverts or before is not None or undo is not None:
-        request = RevertRequest(path=path, chat_id=turn, before=before, undo=undo)
-        return with_history(place, lambda client: _restore(client, name, request, wanted))
-    if keeps:
+    if wanted.reverts or wanted.before is not None or wanted.undo is not None:
+        return with_history(place, lambda client: _restore(client, name, wanted))
+    if wanted.keeps:
         return with_history(place, lambda client: _keep(client, name, wanted))
-    if commits:
-        return with_history(place, lambda client: _commit(client, name, message, wanted))
+    if wanted.commits:
+        return with_history(place, lambda client: _commit(client, name, wanted))
     return with_history(place, lambda client: _list_changes(client, name, wanted))
 
 
@@ -308,13 +294,11 @@ async def _deleted(client: AnyClient, id: str) -> int:
 
 
 def _is_confirmed(chosen: Sequence[ConversationDetail]) -> bool:
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise Trouble("deleting needs confirmation, but there is no terminal; add --yes.")
     now = datetime.now().astimezone()
     for detail in chosen:
         click.echo(f"  {short_id(detail.id)}  {when(detail, now)}  {visible_line(detail.title)}", err=True)
     click.echo("Changed files, recordings and data sent to Cursor are not deleted.", err=True)
-    return click.confirm("Delete it?" if len(chosen) == 1 else f"Delete these {len(chosen)}?", err=True)
+    return _confirmed("Delete it?" if len(chosen) == 1 else f"Delete these {len(chosen)}?")
 
 
 # --- lists ------------------------------------------------------------------------------------------
@@ -422,15 +406,21 @@ def show_conversation(conversation: "WholeConversation", console: "Console", las
 # --- what changed ------------------------------------------------------------------------------------
 
 
-class WantedChanges(NamedTuple):
-    """What the command line asks for."""
+class WantedChanges(Struct, frozen=True, kw_only=True):
+    """The options of `cursor-gateway conversations changes`."""
 
-    turn: str | None = None
-    path: str | None = None
-    hunks: Sequence[int] = ()
-    as_patch: bool = False
-    as_json: bool = False
-    is_sure: bool = False
+    turn: str | None
+    path: str | None
+    hunks: tuple[int, ...]
+    as_patch: bool
+    reverts: bool
+    keeps: bool
+    before: str | None
+    undo: str | None
+    commits: bool
+    message: str | None
+    is_sure: bool
+    as_json: bool
 
 
 async def _list_changes(client: AnyClient, name: str, wanted: WantedChanges) -> int:
@@ -459,9 +449,10 @@ async def _trace(client: AnyClient, name: str) -> TraceRecord:
     return await client.trace((await find(client, name)).id)
 
 
-async def _restore(client: AnyClient, name: str, request: RevertRequest, wanted: WantedChanges) -> int:
+async def _restore(client: AnyClient, name: str, wanted: WantedChanges) -> int:
     """After a preview, and a question."""
     detail = await find(client, name)
+    request = RevertRequest(path=wanted.path, chat_id=wanted.turn, before=wanted.before, undo=wanted.undo)
     if wanted.hunks:
         request = msgspec.structs.replace(request, hunks=[number - 1 for number in wanted.hunks])
         request = msgspec.structs.replace(request, version=await _version(client, name, wanted))
@@ -491,12 +482,12 @@ async def _keep(client: AnyClient, name: str, wanted: WantedChanges) -> int:
     return 0
 
 
-async def _commit(client: AnyClient, name: str, message: str | None, wanted: WantedChanges) -> int:
+async def _commit(client: AnyClient, name: str, wanted: WantedChanges) -> int:
     """After a question, with a message that is proposed or given."""
     detail = await find(client, name)
     paths = [wanted.path] if wanted.path is not None else None
     proposal = await client.commit(detail.id, CommitRequest(paths=paths))
-    text = message or proposal.message
+    text = wanted.message or proposal.message
     click.echo(f"On {visible_line(str(proposal.branch))}: {visible(text)}", err=True)
     for path in proposal.files:
         click.echo(f"  {visible_line(path)}", err=True)
@@ -530,8 +521,86 @@ def _lines(text: str) -> int:
 
 
 def _is_sure(question: str, wanted: WantedChanges) -> bool:
-    if wanted.is_sure:
-        return True
+    return wanted.is_sure or _confirmed(question)
+
+
+def _confirmed(question: str) -> bool:
     if sys.stdin is None or not sys.stdin.isatty():
         raise Trouble("this needs confirmation, but there is no terminal; add --yes.")
     return click.confirm(question, err=True)
+
+
+# --- links -------------------------------------------------------------------------------------------
+
+
+_conversation = click.argument("conversation", metavar="CONVERSATION")
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+    Examples:
+      cursor-gateway links
+      cursor-gateway links create last
+      cursor-gateway links revoke conv_1a2b3c4d
+
+    \b
+    In a pipe, one link per line: conversation, since when, title.""",
+)
+@config
+@url_option
+@click.pass_context
+def links(context: click.Context, config: str | None, url: str | None) -> int:
+    """List the conversations that have a read-only link."""
+    if passed_on(context):
+        return 0
+
+    async def listed(client: "AsyncClient") -> list[ConversationEntry]:
+        return [entry async for entry in client.links()]
+
+    found = _linked(config, url, listed)
+    for entry in found:
+        if sys.stdout.isatty():
+            id = click.style(sure_id(entry.id), bold=True)
+            click.echo(f"{id}  {visible_line(entry.title)}, since {entry.linked or ''}")
+        else:
+            click.echo("\t".join(map(visible_line, (entry.id, entry.linked or "", entry.title))))
+    if not found and sys.stdout.isatty():
+        click.echo("No conversation has a read-only link.")
+    return 0
+
+
+@links.command()
+@_conversation
+@config
+@url_option
+def create(conversation: str, config: str | None, url: str | None) -> int:
+    """Create a link with which anybody can read CONVERSATION: an id, its beginning, or `last`.
+
+    It is printed once, and replaces an earlier link of the conversation. Needs the setting `public_links`.
+    """
+
+    async def made(client: "AsyncClient") -> str:
+        return await client.create_link(await id_of(client, conversation))
+
+    click.echo(_linked(config, url, made))
+    return 0
+
+
+@links.command()
+@_conversation
+@config
+@url_option
+def revoke(conversation: str, config: str | None, url: str | None) -> int:
+    """Revoke the link to CONVERSATION: an id, its beginning, or `last`."""
+
+    async def revoked(client: "AsyncClient") -> None:
+        await client.revoke_link(await id_of(client, conversation))
+
+    _linked(config, url, revoked)
+    return 0
+
+
+def _linked(config: str | None, url: str | None, use: "Callable[[AsyncClient], Awaitable[_Result]]") -> _Result:
+    why = Trouble("no gateway is running, and links lead to one; start it with `cursor-gateway serve`.")
+    return at_gateway(configuration(config).settings, url, use, why)

@@ -293,7 +293,7 @@ async def _models(program: Program, environment: Mapping[str, str], wanted: str)
 
 
 async def _port(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
-    from cursor_gateway.server.sockets import bound_socket
+    from cursor_gateway.cli.assembly.local_socket import bound_socket
 
     taken, health = None, None
     try:

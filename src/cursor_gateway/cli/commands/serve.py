@@ -87,8 +87,8 @@ def serve(config: str | None, opens_page: bool, is_shared: bool, **flags: object
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     # Otherwise a signal before or after serving would end the process without cleanup.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    from cursor_gateway.cli.assembly.local_socket import bound_socket
     from cursor_gateway.server.logs import configure
-    from cursor_gateway.server.sockets import bound_socket
 
     if sys.stderr is None:  # `serve 2>&-`; a file of ours must not get its number
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 -- for as long as the process lives

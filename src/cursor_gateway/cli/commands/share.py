@@ -209,7 +209,7 @@ def _owner(settings: Settings) -> str:
 
 @contextmanager
 def _bound(port: int) -> Iterator[socket.socket]:
-    from cursor_gateway.server.sockets import bound_socket
+    from cursor_gateway.cli.assembly.local_socket import bound_socket
 
     try:
         bound = bound_socket(_HOST, port)

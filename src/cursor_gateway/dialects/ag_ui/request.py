@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from cursor_gateway.dialects import ui_requests
 from cursor_gateway.dialects.parts import asked_in
 from cursor_gateway.dialects.requests import convert_field, invalid
-from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, RunAnswer
+from cursor_gateway.model.answers import Permission, PlanDecision, QuestionAnswers
 from cursor_gateway.model.messages import (
     Image,
     Instructions,
@@ -215,7 +215,7 @@ def _instructions(asked: RunAgentInput) -> str:
 
 def _answer(entries: list[ResumeEntry]) -> ui_requests.UiAnswer:
     permissions: dict[str, Permission] = {}
-    given: RunAnswer | None = None
+    given: list[QuestionAnswers | PlanDecision] = []
     run_id = ""
     for number, entry in enumerate(entries):
         param = f"resume[{number}]"
@@ -228,7 +228,7 @@ def _answer(entries: list[ResumeEntry]) -> ui_requests.UiAnswer:
         if kind == "question":
             if entry.status == "cancelled":
                 raise invalid(f"{param}.status", ui_requests.UNANSWERED)
-            given = ui_requests.question_answers(entry.payload, f"{param}.payload")
+            given.append(ui_requests.question_answers(entry.payload, f"{param}.payload"))
             continue
         approval = ui_requests.Approval(approved=False)
         if entry.status == "resolved":
@@ -236,7 +236,7 @@ def _answer(entries: list[ResumeEntry]) -> ui_requests.UiAnswer:
                 entry.payload, ui_requests.Approval, f"{param}.payload", "Send {approved: true} or false."
             )
         if kind == "plan":
-            given = PlanDecision("accept" if approval.approved else "reject")
+            given.append(PlanDecision("accept" if approval.approved else "reject"))
         else:
             permissions[document] = ui_requests.permission_of(approval)
-    return ui_requests.UiAnswer(run_id, given if given is not None else PermissionDecisions(permissions))
+    return ui_requests.UiAnswer(run_id, ui_requests.all_answers(permissions, given))

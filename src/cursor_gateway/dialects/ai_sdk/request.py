@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from cursor_gateway.dialects import ui_requests
 from cursor_gateway.dialects.parts import ASK_TOOLS, asked_in
 from cursor_gateway.dialects.requests import invalid
-from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, RunAnswer
+from cursor_gateway.model.answers import Permission, PlanDecision, QuestionAnswers
 from cursor_gateway.model.messages import (
     Image,
     Instructions,
@@ -174,7 +174,7 @@ def _answer(message: UiMessage, param: str) -> ui_requests.UiAnswer | None:
     steps = [place for place, part in enumerate(message.parts) if part.type == "step-start"]
     first = steps[-1] if steps else 0
     permissions: dict[str, Permission] = {}
-    given: RunAnswer | None = None
+    given: list[QuestionAnswers | PlanDecision] = []
     run_id = ""
     for place, part in enumerate(message.parts[first:], first):
         if (asked := asked_in(part.tool_call_id)) is None:
@@ -183,17 +183,18 @@ def _answer(message: UiMessage, param: str) -> ui_requests.UiAnswer | None:
             case UiPart(state="approval-responded", approval=_Approval(approved=bool(approved), reason=reason)):
                 run_id, document = asked
                 if part.tool == ASK_TOOLS["plan"]:
-                    given = PlanDecision("accept" if approved else "reject")
+                    given.append(PlanDecision("accept" if approved else "reject"))
                 else:
                     permissions[document] = ui_requests.permission_of(
                         ui_requests.Approval(approved=approved, reason=reason or "")
                     )
             case UiPart(state="output-available") if part.tool == ASK_TOOLS["question"] and not part.provider_executed:
-                run_id, given = asked[0], ui_requests.question_answers(part.output, f"{param}.parts[{place}].output")
+                run_id = asked[0]
+                given.append(ui_requests.question_answers(part.output, f"{param}.parts[{place}].output"))
             case UiPart(state="output-error") if part.tool == ASK_TOOLS["question"] and not part.provider_executed:
                 raise invalid(f"{param}.parts[{place}]", ui_requests.UNANSWERED)
             case _:
                 pass
-    if given is None and not permissions:
+    if not given and not permissions:
         return None
-    return ui_requests.UiAnswer(run_id, given if given is not None else PermissionDecisions(permissions))
+    return ui_requests.UiAnswer(run_id, ui_requests.all_answers(permissions, given))

@@ -1,6 +1,6 @@
 """OpenAI's chat completions as a dialect: `POST /v1/chat/completions`; answers as chunks or one completion."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -26,12 +26,14 @@ from cursor_gateway.dialects.replies import (
     Resumed,
     context_tokens,
 )
-from cursor_gateway.dialects.requests import with_headers
+from cursor_gateway.dialects.requests import numbered_attempt, with_headers
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import (
     AnswerId,
 )
-from cursor_gateway.model.requests import run_options
+from cursor_gateway.model.messages import Message, ToolMessage
+from cursor_gateway.model.requests import Attempt, run_options
+from cursor_gateway.prompting.fingerprints import answered
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter
@@ -140,6 +142,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, shown: ChatR
         images=asked.images,
         instructions=instructions(asked.format) if asked.format is not None else "",
         clients_retry=True,
+        attempt=_attempt(asked.messages, headers),
         has_full_history=options.conversation_id is None,
         client_session=client_session,
         # Only clients that run tools themselves name their sessions, or quote calls that were not the agent's own.
@@ -148,6 +151,11 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, shown: ChatR
         model=asked.model,
         **run_options(options),
     )
+
+
+def _attempt(messages: Sequence[Message], headers: Mapping[str, str]) -> Attempt:
+    has_results = any(isinstance(message, ToolMessage) for message in messages[answered(messages) :])
+    return "only" if has_results else numbered_attempt(headers)  # repeated results are recognized by themselves
 
 
 def _reply(asked: CompletionRequest, text: TextStyle, shown: ChatReply) -> ChatReply:

@@ -31,7 +31,15 @@ from cursor_gateway.dialects.deltas import (
 from cursor_gateway.dialects.errors import ErrorBody, error_in_stream
 from cursor_gateway.dialects.replies import EventEncoder, numbered
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEvent,
+    Reasoning,
+    TerminalOutput,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
 from cursor_gateway.model.documents import RefusedCall, Usage
 from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.stages.cutting import Cutter
@@ -39,6 +47,7 @@ from cursor_gateway.wire.sse import frame
 
 _encode = msgspec.json.encode
 _DONE = frame(b"[DONE]")
+_SILENT = (ToolCallStarted, ToolCallArguments, ToolCallEnded, TerminalOutput)  # they give no delta
 _PIECE = 1024  # characters of a call's arguments in one chunk
 
 
@@ -255,18 +264,17 @@ class ChunkEncoder(ReplyState, EventEncoder):
         if event.__class__ is Reasoning and not event.opens and self._is_plain:
             self.deltas.note_reasoning(event.text)
             return b"id: %d\n%b%b%b" % (self._number, self._reasoning, _encode(event.text), self._content_end)
-        if self.deltas.end is not None:
+        if self.deltas.end is not None or (event.__class__ in _SILENT and self._begun):
             return b""
         deltas = self.deltas.push(event)
         self._is_plain = self._has_ids and not self.deltas.is_after_tool and self.deltas.end is None
         if not deltas and self._begun:
             return b""
-        frames = [self._frames(delta) for delta in deltas]
+        frames = b"".join(map(self._frames, deltas))
         if not self._begun:
             self._begun = True
-            frames.insert(0, self._role())
-        joined = b"".join(frames)
-        return numbered(joined, self._number) if self._has_ids else joined
+            frames = self._role() + frames
+        return numbered(frames, self._number) if self._has_ids else frames
 
     def _role(self) -> bytes:
         return self._chunk(b'{"role":"assistant","content":""}')

@@ -98,7 +98,8 @@ class ResponseEvents(ReplyState):
             return []
         if self._asked.is_compaction:
             return [*self.output.compact(answer.text), *self.output.end(answer.end)]
-        return answer_events(self.output, replace(answer, text=extract_json(answer.text) or answer.text))
+        found = extract_json(answer.text, answer.last) or answer.text
+        return answer_events(self.output, replace(answer, text=found))
 
 
 def answer_events(output: Output, answer: WholeAnswer) -> list[ResponseEvent]:

@@ -14,7 +14,7 @@ export async function showQueue(refresh) {
 	return requests.length > 0 || canDrain;
 }
 
-function queued({ id, conversationId, state, position, ageSeconds, priority, runAt, expires, prompt, model, key }, refresh) {
+function queued({ id, conversationId, state, position, ageSeconds, priority, runAt, schedule, expires, prompt, model, key }, refresh) {
 	const where = { waiting: `No. ${position}`, scheduled: `At ${clock(runAt)}, ${when(runAt)}`, starting: "Starting" }[state];
 	const button = make("button", { type: "button", class: "quiet", "aria-label": `Cancel: ${prompt ?? id}` }, "Cancel");
 	button.addEventListener("click", () => act(button, chatPath(id, "/cancel"), refresh));
@@ -23,7 +23,7 @@ function queued({ id, conversationId, state, position, ageSeconds, priority, run
 	const details = [String(priority), key || "–"].map((cell) => make("td", { class: "only-wide" }, cell));
 	const isOwn = prompt !== undefined;
 	const name = isOwn ? make("a", { href: conversationPath(conversationId), title: prompt }, prompt || "Untitled") : "Another key’s request";
-	const what = make("th", { scope: "row" }, name, make("small", {}, model));
+	const what = make("th", { scope: "row" }, name, make("small", {}, schedule ? `${schedule} · ${model}` : model));
 	return make("tr", {}, what, ...cells, ...details, make("td", {}, ...(isOwn ? [button] : [])));
 }
 

@@ -1,6 +1,6 @@
 """Lines of cursor-agent's stream-json in, agent events out.
 
-`push` takes the complete lines of one read, `push_line` one line with its LF. Tool payloads are read in
+`push` takes the complete lines of one read, with or without their LFs, `push_line` one line. Tool payloads are read in
 `sources.cursor.tools`, because the other sources have the same ones; everything else about this JSON is here.
 """
 
@@ -136,7 +136,7 @@ class CursorDecoder:
                     self._end_run(last, texts)
                     texts = []
                 if self._first_ms is None:
-                    self._note_time(record)
+                    self._first_ms = record.timestamp_ms
             last = record
             texts.append(text)
         if last is not None:
@@ -165,7 +165,7 @@ class CursorDecoder:
             if self._thinking_ms is None:
                 self._thinking_ms = record.timestamp_ms
             if text and not (
-                self._first_ms is None or self._thinking.half or self._query_only or self._reconciler.holds
+                self._first_ms is None or self._thinking.half or self._query_only or self._reconciler.held is not None
             ):
                 self._last_ms = record.timestamp_ms or self._last_ms
                 return [ThinkingDelta(text)]
@@ -175,11 +175,15 @@ class CursorDecoder:
         return self._take()
 
     def _end_run(self, last: Assistant | Thinking, texts: list[str]) -> None:
-        self._note_time(last)
-        if isinstance(last, Assistant):
+        self.recognized = True
+        if last.timestamp_ms is not None:
+            self._last_ms = last.timestamp_ms
+            if self._first_ms is None:
+                self._first_ms = self._last_ms
+        if last.__class__ is Assistant:
             self._deltas(texts)
-        else:
-            self._thoughts("".join(texts))
+        elif text := "".join(texts):
+            self._thoughts(text)
 
     def _take(self) -> list[AgentEvent]:
         out, self._out = self._out, []
@@ -211,22 +215,23 @@ class CursorDecoder:
             self._out.append(TextDelta(text))
 
     def _repetition(self, text: str) -> None:
-        self._settle_half_text()
-        self._end_answered_queries()
+        if self._text.half:
+            self._settle_half_text()
+        if self._query_only:
+            self._end_answered_queries()
         if text := self._reconciler.repetition(text):
             self._out.append(TextDelta(text))
 
     def _thoughts(self, text: str) -> None:
-        if text:  # empty ones were a heartbeat in builds up to January 2026
-            self._release()
-            if self._thinking.half:
-                self._settle_half_thought()
-            if self._query_only:
-                self._end_answered_queries()
-            self._out.append(ThinkingDelta(text))
+        self._release()
+        if self._thinking.half:
+            self._settle_half_thought()
+        if self._query_only:
+            self._end_answered_queries()
+        self._out.append(ThinkingDelta(text))
 
     def _release(self) -> None:
-        if text := self._reconciler.release():
+        if self._reconciler.held is not None and (text := self._reconciler.release()):
             self._out.append(TextDelta(text))
 
     def _torn(self, record: Assistant | Thinking) -> None:
@@ -236,7 +241,7 @@ class CursorDecoder:
             case Assistant(model_call_id=None, timestamp_ms=int() | float(), message=message):
                 text = message.text
                 is_other_half = bool(self._text.half) and "\udc00" <= text[:1] <= "\udfff"
-                if text and not is_other_half:
+                if text and not is_other_half and self._text.half:
                     self._settle_half_text()
                 if not is_other_half and self._reconciler.is_repetition(repair(text)):
                     text = repair(text)
@@ -255,23 +260,24 @@ class CursorDecoder:
                     self._end_thinking(record)
 
     def _settle_half_text(self) -> None:
-        if self._text.half:
-            self._out.append(TextDelta(self._reconciler.delta(self._text.flush())))
+        self._out.append(TextDelta(self._reconciler.delta(self._text.flush())))
 
     def _settle_half_thought(self) -> None:
-        if self._thinking.half:
-            self._out.append(ThinkingDelta(self._thinking.flush()))
+        self._out.append(ThinkingDelta(self._thinking.flush()))
 
     def _end_thinking(self, end: Thinking) -> None:
-        self._settle_half_thought()
+        if self._thinking.half:
+            self._settle_half_thought()
         since, self._thinking_ms = self._thinking_ms, None
         self._out.append(ThinkingEnded(elapsed(since, end.timestamp_ms)))
 
     def _boundary(self) -> None:
         """A tool, a query or the end follows: the text segment is complete."""
         self._thinking_ms = None
-        self._settle_half_thought()
-        self._settle_half_text()
+        if self._thinking.half:
+            self._settle_half_thought()
+        if self._text.half:
+            self._settle_half_text()
         self._reconciler.end_segment()
 
     # --- everything else ----------------------------------------------------------------------------
@@ -280,22 +286,25 @@ class CursorDecoder:
         self._note_time(record)
         match record:
             case Thinking():
-                self._thoughts(record.text or record.content)
+                if text := record.text or record.content:  # empty ones were a heartbeat in builds up to January 2026
+                    self._thoughts(text)
                 if record.subtype == "completed":
                     self._release()
                     self._end_thinking(record)
             case Assistant(message=message):
                 self._repetition(message.text)
-            case Torn(record=torn):
-                self._torn(torn)
             case ToolCallRecord():
                 self._tool_call(record)
+            case ResultRecord():
+                self._result(record)
+            case User(message=message):
+                self._out.append(PromptEchoed(message.text))
+            case Torn(record=torn):
+                self._torn(torn)
             case QueryRecord(subtype="request"):
                 self._query(record)
             case QueryRecord():
                 self._query_answered(record)
-            case ResultRecord():
-                self._result(record)
             case System(subtype="init", session_id=session_id, model=model):
                 if not self._has_started:
                     self._has_started = True
@@ -305,8 +314,6 @@ class CursorDecoder:
                 self._out.append(Notice("background"))
             case System(subtype=subtype):
                 self._unrecognized(f"system {subtype}")
-            case User(message=message):
-                self._out.append(PromptEchoed(message.text))
             case ConnectionRecord(subtype=subtype, attempt=attempt):
                 self._out.append(
                     Notice("reconnected" if subtype == "reconnected" else "reconnecting", clamped(attempt))
@@ -399,10 +406,10 @@ class CursorDecoder:
     def _explained(self, outcome: Outcome, tool: str, action: Action, args: object, result: object) -> Outcome:
         """A rule can help only if the agent has no reason of its own: a hook or a deny rule decides otherwise. With the
         caller's tools no rule can allow the agent its own; for the user's tool there is one."""
-        reason = Fields(result).object("rejected").text("reason").strip()
-        if outcome.state != "rejected" or self._callers_server or (reason and not _NOBODY_ASKED.match(reason)):
+        if outcome.state != "rejected" or self._callers_server or self._is_users(tool, args):
             return outcome
-        if self._is_users(tool, args):
+        reason = Fields(result).object("rejected").text("reason").strip()
+        if reason and not _NOBODY_ASKED.match(reason):
             return outcome
         return explained(outcome, needed(tool, {"command": action.command} if isinstance(action, Command) else args))
 
@@ -493,10 +500,10 @@ class CursorDecoder:
         time: float | None = None
         if record.__class__ in _TIMED:
             time = record.timestamp_ms
-        elif isinstance(record, Torn):
-            time = record.record.timestamp_ms
-        elif isinstance(record, _UNRECOGNIZED):
+        elif record.__class__ in _UNRECOGNIZED:
             return
+        elif record.__class__ is Torn:
+            time = record.record.timestamp_ms
         self.recognized = True
         if time is not None:
             self._first_ms = time if self._first_ms is None else self._first_ms

@@ -28,25 +28,21 @@ class Reconciler:
         self._counted = 0  # index in `emitted` up to which `_length` counts
         self._length = 0
         self._earlier = ""  # the segment's text from before a retry
-        self._held: str | None = None  # a delta that may be a repetition
+        self.held: str | None = None  # a delta that may be a repetition, until the next record
         self._turns: list[int] = []  # indices in `emitted` where the agent went on after background work
-
-    @property
-    def holds(self) -> bool:
-        """Whether a delta is held back until the next record."""
-        return self._held is not None
 
     def delta(self, text: str) -> str:
         """A piece of text, or the repetition before a query. Returns the text to emit now."""
         if len(text) < self.floor:
             self.emitted.append(text)
+            self.floor += len(text)
             return text
-        released = self.release()
+        released = "" if self.held is None else self.release()
         if self.is_repetition(text):
-            self._held, self.floor = text, 0
+            self.held, self.floor = text, 0
             return released
-        self.floor = 0 if self._earlier else self._segment_length()
         self.emitted.append(text)
+        self.floor = 0 if self._earlier else self._segment_length()
         return released + text
 
     def deltas(self, texts: list[str]) -> str:
@@ -54,14 +50,12 @@ class Reconciler:
         longest = len(max(texts, key=len))
         emitted: list[str] = []
         for number, text in enumerate(texts):
-            if longest < self.floor:
+            if longest < self.floor:  # which is soon so
                 rest = "".join(texts[number:])
                 self.emitted.append(rest)
                 emitted.append(rest)
                 break
             emitted.append(self.delta(text))
-            if self._held is None and not self._earlier:
-                self.floor = self._segment_length()  # soon longer than all of them
         return "".join(emitted)
 
     def is_repetition(self, text: str) -> bool:
@@ -74,7 +68,7 @@ class Reconciler:
 
     def repetition(self, text: str) -> str:
         """The segment's whole text, at its end. Returns the part that was not emitted yet."""
-        released = self.release()
+        released = "" if self.held is None else self.release()
         segment = self._segment()
         whole = self._earlier + segment
         if text.startswith(whole):
@@ -91,15 +85,15 @@ class Reconciler:
 
     def release(self) -> str:
         """A record follows that never follows a repetition: the held delta is text. Returns it."""
-        if self._held is None:
+        if self.held is None:
             return ""
-        text, self._held = self._held, None
+        text, self.held = self.held, None
         self.emitted.append(text)
         return text
 
     def end_segment(self) -> None:
         """A tool or a query follows: the held delta was the repetition, and the segment is over."""
-        self._held = None
+        self.held = None
         self._start_segment()
 
     def retry(self) -> str:

@@ -21,6 +21,7 @@ _SUBJECTS = ("path", "target_file", "command", "url", "uri", "globPattern", "pat
 # What a rule or a hook that denies a read says (2026.10.01). A file that cannot be opened has a result of its own.
 _REFUSED_READS = ("Error: Permission denied", "Permission denied")
 # The agent's own reason is that the user skipped the question, who may never have seen it.
+_NOTHING = Fields({})
 _UNANSWERED = Outcome(
     state="unanswered", code="UNANSWERED", message="The agent went on without you. You can still answer."
 )
@@ -41,7 +42,7 @@ def read_call(tool: str, args: object) -> Action:
 
 
 def _started(args: object) -> CursorCall:
-    return CursorCall(Fields(args), Fields({}), Fields({}), "interrupted")
+    return CursorCall(Fields(args), _NOTHING, _NOTHING, "interrupted")
 
 
 def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcome]:
@@ -57,7 +58,8 @@ def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcom
     if outcome.state != "completed" and not outcome.details:
         outcome = structs.replace(outcome, details=call.args.text(*_SUBJECTS))
     milliseconds = call.value.integer("executionTime") or call.value.integer("durationMs")
-    outcome = structs.replace(outcome, duration_ms=milliseconds)
+    if milliseconds is not None:
+        outcome = structs.replace(outcome, duration_ms=milliseconds)
     return _action(tool, call, value if outcome.state == "completed" else outcome.message), outcome
 
 
@@ -144,14 +146,14 @@ def _shell(call: CursorCall) -> Action:
     stdout, stderr = call.value.text("stdout"), call.value.text("stderr")
     between = "\n" if not stdout.endswith("\n") else ""
     both = f"{stdout}{between}{stderr}" if stdout and stderr else stdout or stderr
-    policy = call.result.object("sandboxPolicy").all or call.args.object("requestedSandboxPolicy").all
+    policy = call.result.all.get("sandboxPolicy") or call.args.all.get("requestedSandboxPolicy")
     return Command(
         tool="run_terminal_cmd",
         command=call.value.text("command") or call.args.text("command"),  # a hook may have changed it
         working_directory=call.value.text("workingDirectory") or call.args.text("workingDirectory", "cwd"),
         exit_code=exit_code,
         output=call.value.text("interleavedOutput") or both,
-        permissions=_permissions(Fields(policy)) or call.args.texts("required_permissions"),
+        permissions=(policy and _permissions(Fields(policy))) or call.args.texts("required_permissions"),
     )
 
 

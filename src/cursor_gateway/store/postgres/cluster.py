@@ -167,7 +167,11 @@ _SUBMIT = """
     )
     SELECT FROM submitted
 """
-_QUEUE = """
+_HAS_ROOM = """
+    SELECT count(*) < %(most)s AND coalesce(sum(length(kept) + length(body)), 0) < %(most_bytes)s
+    FROM commands WHERE owner = %(owner)s AND state = 'waiting'
+"""
+_QUEUE = f"""
     INSERT INTO commands (
         id, owner, dedupe, front, volume, needs, run_id, takes_place, body, state, priority, due, expires, conversation,
         body_hash, about, kept
@@ -176,10 +180,7 @@ _QUEUE = """
         %(priority)s, due, due + %(ttl_ms)s * interval '1 millisecond', %(conversation_id)s, %(body_hash)s, %(about)s,
         %(kept)s
     FROM (SELECT greatest(now(), to_timestamp(%(run_at_ms)s::bigint / 1000.0)) AS due) AS given
-    WHERE (
-        SELECT count(*) < %(most)s AND coalesce(sum(length(kept) + length(body)), 0) < %(most_bytes)s
-        FROM commands WHERE owner = %(owner)s AND state = 'waiting'
-    )
+    WHERE ({_HAS_ROOM})
     ON CONFLICT DO NOTHING
 """
 _ALIKE = """
@@ -401,7 +402,7 @@ class PostgresCluster:
                     break
                 if found is not None:
                     return Alike(*found)
-                if entry is not None:
+                if entry is not None and not (await (await connection.execute(_HAS_ROOM, values)).fetchall())[0][0]:
                     return Full()
             is_repeated = entry is not None and (await connection.execute(_REPEATED, values)).rowcount
             return Alike("") if is_repeated else Submitted()

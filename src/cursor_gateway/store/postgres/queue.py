@@ -7,8 +7,10 @@ from cursor_gateway.errors import Failure, RunnerLost
 from cursor_gateway.store.postgres.connections import PostgresConnections
 from cursor_gateway.store.queue import (
     KEPT_SECONDS,
+    LAST,
     Candidate,
     Entry,
+    NamedWork,
     about_of,
     encode_failure,
     failure_of,
@@ -17,7 +19,7 @@ from cursor_gateway.store.queue import (
 
 HAS_BEGUN = "EXISTS (SELECT FROM runs WHERE runs.id = commands.run_id)"
 _ENTRIES = """
-    SELECT run_id, owner, conversation AS conversation_id, body_hash, priority,
+    SELECT run_id, owner, conversation AS conversation_id, dedupe AS key, body_hash, priority,
         CASE state WHEN 'done' THEN 'failed' WHEN 'queued' THEN 'waiting' ELSE state END AS state,
         (extract(epoch FROM created) * 1000)::bigint AS created_ms,
         (extract(epoch FROM due) * 1000)::bigint AS due_ms, (extract(epoch FROM expires) * 1000)::bigint AS expires_ms,
@@ -33,6 +35,16 @@ _HELD = """
     SELECT conversations.owner, count(*) AS places
     FROM runs JOIN conversations ON conversations.key = runs.conversation
     WHERE runs.state = 'running' GROUP BY conversations.owner
+"""
+_NAMED = f"""
+    SELECT owner, dedupe AS key, run_id,
+        CASE state WHEN 'done' THEN 'failed' WHEN 'queued' THEN 'waiting' ELSE state END AS state, body_hash
+    FROM commands
+    WHERE due IS NOT NULL AND NOT {HAS_BEGUN} AND dedupe >= %(beginning)s AND dedupe < %(end)s
+    UNION ALL
+    SELECT idempotency.owner, idempotency.key, runs.id, runs.state, idempotency.body_hash
+    FROM runs JOIN idempotency ON idempotency.run = runs.key
+    WHERE runs.state = 'running' AND idempotency.key >= %(beginning)s AND idempotency.key < %(end)s
 """
 _FAIL = "UPDATE commands SET state = 'done', body = '', failure = %(failure)s, ended = now()"
 _GIVEN_UP = RunnerLost("The request was given up before it started; send it again.").failure()
@@ -61,6 +73,10 @@ class PostgresQueue:
         places = {id: place for place, id in enumerate(await self._ordered())}
         found.sort(key=lambda one: (places.get(one.run_id, -1 if one.state == "claimed" else len(places)), one.due_ms))
         return found[:limit]
+
+    async def named(self, beginning: str) -> list[NamedWork]:
+        values = {"beginning": beginning, "end": beginning + LAST}
+        return [NamedWork(**row) for row in await self._connections.select(_NAMED, values)]
 
     async def is_awaited(self, owner: str, conversation_id: str) -> bool:
         where = f"owner = %s AND conversation = %s AND {_OPEN} AND due <= now() AND NOT {HAS_BEGUN}"

@@ -162,10 +162,17 @@ class Maintenance:
     def _move_files(self) -> None:
         """Many runs in one transaction cost little more than one."""
         if self._files.has_work:
-            self._many_files.wait(_GATHERING)
+            if not self._files.is_full:
+                self._many_files.wait(_GATHERING)
             self._many_files.clear()
-            self._written += self._files.move_some() if self._files.is_full else self._files.settle()
-            self._writes += 1
+            while self._files.is_full and not self._stop.is_set():
+                self._moved(self._files.move_some())
+                self._checkpoint_if_due()
+            self._moved(self._files.settle())
+
+    def _moved(self, size: int) -> None:
+        self._written += size
+        self._writes += 1
 
     def _index(self) -> None:
         """Indexes what is queued, unless a sweep is requested meanwhile.
@@ -182,12 +189,14 @@ class Maintenance:
             self._checkpoint_if_due()  # writers may be faster than this loop
 
     def _is_quiet(self) -> bool:
-        """Whether nothing was written for a moment, which it waits for, or since it was quiet last."""
+        """Whether nothing was written for a moment, which it waits for, or since it was quiet last. Many files to move
+        do not wait."""
         if self._all_writes != self._quiet_writes:
             writes = self._all_writes
-            if self._stop.wait(_QUIET):
+            self._many_files.wait(_QUIET)
+            if self._stop.is_set():
                 raise StoreUnavailable("The history is closed; the rest is indexed while closing.")
-            if self._all_writes != writes:
+            if self._all_writes != writes or self._files.is_full:
                 return False
             self._quiet_writes = writes
         return True

@@ -52,15 +52,20 @@ from cursor_gateway.store.sqlite.run_files import (
     mark,
     name_of,
     names,
-    rows_of,
+    rows_in,
 )
 
 _log = logging.getLogger(__name__)
 
-_MANY = 32  # runs that are moved in one transaction
+_MANY = 64  # runs that are moved in one transaction
 _TURN_SECONDS = 2.0  # to wait for another thread that moves them
 _ASIDE = ".damaged"
 _PROBE_BYTES = 64 * 1024
+
+
+def is_alone(new: NewRun) -> bool:
+    """Whether no other run can be in its way, and it leaves no queue."""
+    return new.is_first and new.idempotency is None and new.claim is None
 
 
 class RunFiles:
@@ -272,8 +277,13 @@ class RunFiles:
             return 0
         ends = [file.end for file in files]  # a run may end meanwhile
         try:
+            alone = self._packed(files) if len(files) > 1 else []
             with self._connections.writing() as connection:
-                changes = [self._moved(connection, file, end) for file, end in zip(files, ends, strict=True)]
+                added = self._added(connection, alone)
+                changes = [
+                    added.get(file.new.id) or self._moved(connection, file, end)
+                    for file, end in zip(files, ends, strict=True)
+                ]
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 -- reported
@@ -292,10 +302,28 @@ class RunFiles:
                 self._indexer.note(change.run, change.note)
         return sum(change.size for change in changes)
 
+    def _packed(self, files: Iterable[RunFile]) -> list[writing.WholeRun]:
+        """Those that are all of their conversations, and short: the usual case. Raises `OSError`, and `DamagedFile`."""
+        found = []
+        for file in files:
+            if (end := file.end) is not None and not file.is_entered and is_alone(file.new):
+                file.pack()
+                if file.row is not None:
+                    found.append(writing.WholeRun(file.new, file.row, end))
+        return found
+
+    def _added(
+        self, connection: sqlite3.Connection, runs: Sequence[writing.WholeRun]
+    ) -> dict[str, writing.Change[object]]:
+        """Without those that were deleted, and must not come back."""
+        left = set(self._names()) if runs else ()
+        runs = [run for run in runs if f"{name_of(run.new.id)}{SUFFIX}" in left]
+        return writing.add_whole(connection, runs, self._make_notices) if runs else {}
+
     def _moved(self, connection: sqlite3.Connection, file: RunFile, end: RunEnd | None) -> writing.Change[object]:
         """Raises `FileNotFoundError`: then it was deleted, and must not come back."""
         if end is not None:
-            rows = rows_of(file.path, file.count)
+            rows = rows_in(file.path, file.count)
             return writing.move(connection, file.new, rows, end, self._make_notices)
         os.stat(file.path)
         return writing.move(connection, file.new, (), end)
@@ -376,7 +404,7 @@ class RunFiles:
                 return self._set_aside(path, found.damage) if found.damage else _remove_empty(path)
             end = None if found.damage else found.end
             with self._connections.writing() as connection:
-                rows = rows_of(path, found.count) if end is not None else ()
+                rows = rows_in(path, found.count) if end is not None else ()
                 change = writing.move(connection, found.new, rows, end, self._make_notices)
         except FileNotFoundError:  # moved meanwhile
             return ""
@@ -416,7 +444,7 @@ class RunFiles:
             found = FileSummary(path)
             damage = found.damage
             mark(file)
-            yield from rows_of(path, found.count)
+            yield from rows_in(path, found.count)
 
         self._recover(os.path.basename(path))  # it may have ended, or not be entered yet
         with locked(path) as file, self._connections.writing() as connection:

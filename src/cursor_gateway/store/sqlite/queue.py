@@ -7,11 +7,14 @@ from typing import Any
 from cursor_gateway.errors import Failure
 from cursor_gateway.store.queue import (
     KEPT_SECONDS,
+    LAST,
     MOST_BYTES,
+    Begun,
     Candidate,
     ClaimedEntry,
     Entry,
     Full,
+    NamedWork,
     NewEntry,
     Put,
     QueueFigures,
@@ -23,19 +26,22 @@ from cursor_gateway.store.queue import (
 )
 
 _COLUMNS = """
-    id AS run_id, owner, conversation AS conversation_id, body_hash, priority, state, created_ms, due_ms, expires_ms,
-    about, failure
+    id AS run_id, owner, conversation AS conversation_id, dedupe AS key, body_hash, priority, state, created_ms, due_ms,
+    expires_ms, about, failure
 """
-_PUT = """
+_HAS_ROOM = """
+    SELECT count(*) < :most AND total(length(kept) + length(body)) < :most_bytes AS it
+    FROM queue WHERE owner = :owner AND state = 'waiting'
+"""
+# Only keys that callers choose have a hash: other requests may be asked again.
+_HAS_BEGUN = "SELECT 1 AS it FROM idempotency WHERE owner = :owner AND key = :key AND :body_hash <> ''"
+_PUT = f"""
     INSERT OR IGNORE INTO queue (
         id, owner, conversation, dedupe, body_hash, priority, created_ms, due_ms, expires_ms, about, kept, body
     )
     SELECT :id, :owner, :conversation, :key, :body_hash, :priority, :now, :due, :due + :ttl, :about, :kept,
         :body
-    WHERE (
-        SELECT count(*) < :most AND total(length(kept) + length(body)) < :most_bytes
-        FROM queue WHERE owner = :owner AND state = 'waiting'
-    )
+    WHERE ({_HAS_ROOM}) AND NOT EXISTS ({_HAS_BEGUN})
 """
 # Messages of one conversation start in the order in which they were accepted, one after the other.
 _CANDIDATE = """
@@ -68,6 +74,15 @@ _HELD = """
     FROM runs JOIN conversations ON conversations.key = runs.conversation
     WHERE runs.state = 'running' GROUP BY conversations.owner
 """
+# Few runs are active, so their keys are looked up; there may be many keys.
+_NAMED = """
+    SELECT owner, dedupe AS key, id AS run_id, state, body_hash FROM queue
+    WHERE state <> 'begun' AND dedupe >= :beginning AND dedupe < :end
+    UNION ALL
+    SELECT idempotency.owner, idempotency.key, runs.id AS run_id, runs.state, idempotency.body_hash
+    FROM runs CROSS JOIN idempotency ON idempotency.run = runs.key
+    WHERE runs.state = 'running' AND idempotency.key >= :beginning AND idempotency.key < :end
+"""
 _CLAIM = """
     UPDATE queue SET state = 'claimed', instance = :instance, epoch = :epoch + 1
     WHERE id = :id AND epoch = :epoch AND state = 'waiting'
@@ -89,7 +104,7 @@ class SqliteQueue:
         """`rows` and `write` execute one statement each, in a transaction of its own."""
         self._rows, self._write, self._now_ms = rows, write, now_ms
 
-    async def put(self, new: NewEntry) -> Put | Entry | Full:
+    async def put(self, new: NewEntry) -> Put | Entry | Begun | Full:
         now = self._now_ms()
         values = {
             "id": new.run_id,
@@ -107,10 +122,15 @@ class SqliteQueue:
             "kept": new.kept,
             "body": new.body,
         }
-        if self._write(_PUT, values):
-            return Put()
-        known = None if new.key is None else await self.entry_of_key(new.owner, new.key)
-        return known or Full()
+        while not self._write(_PUT, values):
+            known = None if new.key is None else await self.entry_of_key(new.owner, new.key)
+            if known is not None:
+                return known
+            if self._rows(_HAS_BEGUN, values):
+                return Begun()
+            if not self._rows(_HAS_ROOM, values)[0]["it"]:
+                return Full()
+        return Put()
 
     # --- looking ------------------------------------------------------------------------------------
 
@@ -132,6 +152,10 @@ class SqliteQueue:
         places = {id: place for place, id in enumerate(self._ordered())}
         found.sort(key=lambda one: (places.get(one.run_id, -1 if one.state == "claimed" else len(places)), one.due_ms))
         return found[:limit]
+
+    async def named(self, beginning: str) -> list[NamedWork]:
+        values = {"beginning": beginning, "end": beginning + LAST}
+        return [NamedWork(**row) for row in self._rows(_NAMED, values)]
 
     async def is_awaited(self, owner: str, conversation_id: str) -> bool:
         where = "owner = :owner AND conversation = :id AND state IN ('waiting', 'claimed') AND due_ms <= :now"

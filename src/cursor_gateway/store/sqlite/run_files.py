@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from io import BytesIO
 from typing import TypeAlias
 
 import msgspec
@@ -95,6 +96,7 @@ class RunFile:
     def __init__(self, folder: str, new: NewRun, *, is_entered: bool, spare: str = "") -> None:
         """`spare` is an empty file that can be renamed, in place of a new one."""
         self.new, self.spare = new, spare
+        self.row: EventBatch | None = None  # all of its events, compressed, once `pack` has read them
         self.path = f"{folder}/{name_of(new.id)}{SUFFIX}"
         self.is_entered = is_entered  # the database has the run's beginning
         self.end: RunEnd | None = None
@@ -166,6 +168,11 @@ class RunFile:
         """Closes the file. Not earlier: another thread may be appending to it."""
         if self._file >= 0:
             os.close(self._file)
+
+    def pack(self) -> None:
+        """Reads the events of a short run that has ended. Raises `OSError`, and `DamagedFile`."""
+        if self.row is None and self.count > 0 and self.size <= _ROW_BYTES:
+            (self.row,) = rows_of(BytesIO(os.pread(self._file, self.size, 0)), self.count)
 
     def place_of(self, number: int) -> int:
         """Where to start reading, to find this event."""
@@ -246,22 +253,27 @@ def has_end(path: str) -> bool:
         return file.read(len(_LAST)) == _LAST
 
 
-def rows_of(path: str, count: int) -> Iterator[EventBatch]:
-    """The first `count` events, in few compressed batches. Raises `OSError`, and `DamagedFile`."""
+def rows_in(path: str, count: int) -> Iterator[EventBatch]:
+    """As `rows_of`. Raises also `OSError`."""
+    with open(path, "rb", _PIECE) as file:
+        yield from rows_of(file, count)
+
+
+def rows_of(file: Iterable[bytes], count: int) -> Iterator[EventBatch]:
+    """The first `count` events, in few compressed batches. Raises `DamagedFile`."""
     first, size, parts = 1, 0, list[bytes]()
-    with open(path, "rb", _PIECE) as file:  # a call into the system gives the interpreter to the event loop
-        lines = lines_of(file)
-        while first <= count:
-            line = next(lines, None)
-            if line is None:
-                raise DamagedFile("events are missing")
-            if isinstance(line, EventBatch):
-                parts.append(line.data[1:-1])
-                size += len(line.data)
-                last = line.first + line.count - 1
-                if size > _ROW_BYTES or last >= count:
-                    yield EventBatch(first, last + 1 - first, batches.compress(b"[%b]" % b",".join(parts)))
-                    first, size, parts = last + 1, 0, []
+    lines = lines_of(file)
+    while first <= count:
+        line = next(lines, None)
+        if line is None:
+            raise DamagedFile("events are missing")
+        if isinstance(line, EventBatch):
+            parts.append(line.data[1:-1])
+            size += len(line.data)
+            last = line.first + line.count - 1
+            if size > _ROW_BYTES or last >= count:
+                yield EventBatch(first, last + 1 - first, batches.compress(b"[%b]" % b",".join(parts)))
+                first, size, parts = last + 1, 0, []
 
 
 def mark(file: int) -> None:

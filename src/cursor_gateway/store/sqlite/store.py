@@ -59,7 +59,7 @@ from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.connections import Connections
 from cursor_gateway.store.sqlite.indexing import Indexer, expression
 from cursor_gateway.store.sqlite.maintenance import Maintenance
-from cursor_gateway.store.sqlite.moving import RunFiles
+from cursor_gateway.store.sqlite.moving import RunFiles, is_alone
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.queue import SqliteQueue
 from cursor_gateway.store.sqlite.run_files import FOLDER
@@ -149,7 +149,7 @@ class SqliteStore(SqlStore):
     async def begin_run(
         self, new: NewRun, events: Sequence[DocumentEvent] = (), end: RunEnd | None = None
     ) -> KeyTaken | Busy | Superseded | Written:
-        if _is_alone(new) and Paused not in map(type, events):
+        if is_alone(new) and Paused not in map(type, events):
             written = self._begin_file(new, events, end)
             if written is not None:
                 return written
@@ -422,11 +422,6 @@ class SqliteStore(SqlStore):
         count = self._connections.write(sql, _repaired(values))
         self._maintenance.wrote(sum(len(value) for value in values.values() if isinstance(value, bytes)))
         return count
-
-
-def _is_alone(new: NewRun) -> bool:
-    """Whether no other run can be in its way, and it leaves no queue."""
-    return new.is_first and new.idempotency is None and new.claim is None
 
 
 def _repaired(values: Mapping[str, object]) -> dict[str, object]:

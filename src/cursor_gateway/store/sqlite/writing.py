@@ -2,9 +2,11 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct
 
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
@@ -29,6 +31,7 @@ from cursor_gateway.store.sql import (
     add_notice,
     begin_values,
     check_lease,
+    day_of,
     end_news,
     end_values,
     notice_values,
@@ -37,7 +40,7 @@ from cursor_gateway.store.sql import (
 )
 from cursor_gateway.store.sqlite.indexing import Note
 from cursor_gateway.store.sqlite.run_files import EventBatch
-from cursor_gateway.store.texts import searchable
+from cursor_gateway.store.texts import made_title, searchable
 from cursor_gateway.wire.surrogates import repair
 
 # How many events of a run are stored. A batch's place combines its run's key and the number of its first event.
@@ -365,3 +368,146 @@ def _end(
             connection.executemany(_ADD_NOTICE, notice_values(make_notices, [end_news(owner, end)]))
     if end.answer:
         connection.execute(_ADD_MESSAGE, {**values, "role": "assistant", "text": repair(end.answer)})
+
+
+# --- many whole runs --------------------------------------------------------------------------------
+# A thread loses the interpreter to the event loop in every call of SQLite, and has to take it back, which costs both of
+# them more than the call. So whole runs, the usual case, are added together with a few statements, which do what `move`
+# does for each by itself.
+
+_LAST_KEYS = "SELECT (SELECT coalesce(max(key), 0) FROM conversations), (SELECT coalesce(max(key), 0) FROM runs)"
+_ADD_CONVERSATIONS = """
+    INSERT INTO conversations (key, id, owner, title, workspace, client, mode, model, created_ms, updated_ms,
+        session_id, fingerprint)
+"""
+_ADD_RUNS = """
+    INSERT INTO runs (key, id, conversation, instance, state, model, mode, created, fences, include, epoch, started_ms,
+        first_event_ms, ended_ms, prompt_tokens, completion_tokens, total_tokens, cached_tokens, estimated,
+        failure_code, tool_uses, needs_decision)
+"""
+_ADD_WHOLE_MESSAGES = "INSERT INTO messages (conversation, run, number, role, text, images, created_ms)"
+_ADD_REQUESTS = "INSERT INTO requests (run, after, data)"
+_ADD_WHOLE_EVENTS = "INSERT INTO events (place, count, data)"
+_ADD_UNINDEXED = "INSERT OR IGNORE INTO unindexed (run)"
+_ADD_USED = """
+    INSERT INTO token_usage (owner, day, model, runs, prompt_tokens, completion_tokens, cached_tokens)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (owner, day, model) DO UPDATE SET runs = runs + excluded.runs,
+        prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+        completion_tokens = completion_tokens + excluded.completion_tokens,
+        cached_tokens = cached_tokens + excluded.cached_tokens
+"""
+
+
+class WholeRun(Struct, frozen=True):
+    """A run that began its conversation, and has ended."""
+
+    new: NewRun
+    events: EventBatch  # all of them
+    end: RunEnd
+
+
+def add_whole(
+    connection: sqlite3.Connection, runs: Sequence[WholeRun], make_notices: MakeNotices | None = None
+) -> dict[str, Change[object]]:
+    """By the runs' ids. Those that the database has already are left out."""
+    known = {id for (id,) in connection.execute(*_known(runs))}
+    runs = [whole for whole in runs if whole.new.id not in known]
+    last_conversation, last_run = connection.execute(_LAST_KEYS).fetchone()
+    placed = [_Placed(whole, last_conversation + number, last_run + number) for number, whole in enumerate(runs, 1)]
+    _insert(connection, _ADD_CONVERSATIONS, [_conversation_row(one) for one in placed])
+    _insert(connection, _ADD_RUNS, [_run_row(one) for one in placed])
+    _insert(connection, _ADD_WHOLE_MESSAGES, [row for one in placed for row in _message_rows(one)])
+    _insert(connection, _ADD_REQUESTS, [row for one in placed for row in _request_rows(one)])
+    _insert(connection, _ADD_WHOLE_EVENTS, [_events_row(one) for one in placed])
+    _insert(connection, _ADD_UNINDEXED, [(one.run,) for one in placed])
+    connection.executemany(_ADD_USED, _used(runs))
+    if make_notices is not None:
+        news = [end_news(whole.new.owner, whole.end) for whole in runs]
+        connection.executemany(_ADD_NOTICE, notice_values(make_notices, news))
+    return {one.whole.new.id: _change_of(one) for one in placed}
+
+
+class _Placed(Struct, frozen=True):
+    """With the keys of its rows."""
+
+    whole: WholeRun
+    conversation: int
+    run: int
+
+
+def _conversation_row(one: _Placed) -> Sequence[object]:
+    new, end = one.whole.new, one.whole.end
+    title = made_title(new.messages)
+    if end.title is not None and end.title.made == title:
+        title = end.title.new
+    about = title, new.workspace, new.client, new.mode, end.envelope.model
+    times = new.started_ms, max(new.started_ms, end.ended_ms)
+    return one.conversation, new.conversation_id, new.owner, *about, *times, end.session_id, end.fingerprint
+
+
+def _run_row(one: _Placed) -> Sequence[object]:
+    new, end, usage = one.whole.new, one.whole.end, one.whole.end.envelope.usage
+    about = end.envelope.model, new.mode, new.created, new.fences, msgspec.json.encode(sorted(new.include)).decode()
+    times = new.started_ms, end.first_event_ms, end.ended_ms
+    used = usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, usage.cached_tokens, usage.estimated
+    known = (None if value is UNSET else value for value in used)
+    said = end.failure_code, end.tool_uses, end.needs_decision
+    return one.run, new.id, one.conversation, new.instance, _state_of(end), *about, FIRST_EPOCH, *times, *known, *said
+
+
+def _message_rows(one: _Placed) -> list[Sequence[object]]:
+    new, end = one.whole.new, one.whole.end
+    said = [(message.role, repair(message.text), " ".join(message.images), new.started_ms) for message in new.messages]
+    if end.answer:
+        said.append(("assistant", repair(end.answer), "", end.ended_ms))
+    return [(one.conversation, one.run, number, *message) for number, message in enumerate(said, 1)]
+
+
+def _request_rows(one: _Placed) -> list[Sequence[object]]:
+    new = one.whole.new
+    continuation = b"" if _state_of(one.whole.end) == "completed" else new.continuation
+    return [(one.run, after, data) for after, data in ((0, new.request), (CONTINUATION, continuation)) if data]
+
+
+def _events_row(one: _Placed) -> Sequence[object]:
+    events = one.whole.events
+    return one.run << 32 | events.first, events.count, events.data
+
+
+def _change_of(one: _Placed) -> Change[object]:
+    new, end = one.whole.new, one.whole.end
+    texts = [repair(message.text) for message in new.messages]
+    note = Note(new.id, searchable([*texts, *end.words]).encode(), is_whole=True)
+    stored = Stored(len(one.whole.events.data))
+    return Change(stored, stored.size + sum(map(len, texts)) + len(new.request), one.run, note)
+
+
+def _state_of(end: RunEnd) -> str:
+    return "completed" if end.envelope.status == "completed" else "error"
+
+
+def _known(runs: Sequence[WholeRun]) -> tuple[str, list[str]]:
+    marks = ", ".join("?" * len(runs))
+    return f"SELECT id FROM runs WHERE id IN ({marks})", [whole.new.id for whole in runs]
+
+
+def _insert(connection: sqlite3.Connection, into: str, rows: Sequence[Sequence[object]]) -> None:
+    """With as many statements as their number has binary digits: few, which differ little, and so stay prepared."""
+    place = 0
+    while count := len(rows) - place:
+        some = 1 << (count.bit_length() - 1)
+        marks = f"({', '.join('?' * len(rows[0]))})"
+        values = list(chain.from_iterable(rows[place : place + some]))
+        connection.execute(f"{into} VALUES {', '.join([marks] * some)}", values)
+        place += some
+
+
+def _used(runs: Sequence[WholeRun]) -> list[tuple[object, ...]]:
+    found: dict[tuple[str, str, str], tuple[int, ...]] = {}
+    for whole in runs:
+        usage = whole.end.envelope.usage
+        place = whole.new.owner, day_of(whole.end.ended_ms), whole.end.envelope.model
+        figures = 1, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens or 0
+        found[place] = tuple(map(sum, zip(found.get(place, (0, 0, 0, 0)), figures, strict=True)))
+    return [(*place, *figures) for place, figures in found.items()]
