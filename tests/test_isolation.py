@@ -14,7 +14,6 @@ from tests.server.conftest import eventually
 pytestmark = pytest.mark.slow  # tests of a tool
 
 ROOT = Path(__file__).parents[1]
-IGNORED = (signal.SIGHUP, signal.SIGINT)  # by `nohup`, and by a shell for what it runs in the background
 
 
 def inner(tmp_path: Path, source: str, *options: str, ignored: tuple[signal.Signals, ...] = ()) -> tuple[int, str]:
@@ -31,22 +30,6 @@ def inner(tmp_path: Path, source: str, *options: str, ignored: tuple[signal.Sign
         preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in ignored],
     )
     return ran.returncode, ran.stdout + ran.stderr
-
-
-@pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["no worker", "a worker"])
-@pytest.mark.skipif(not os.path.isdir("/proc"), reason="there is no /proc here")
-def test_children_start_with_default_signal_dispositions(tmp_path: Path, workers: tuple[str, ...]) -> None:
-    source = """
-import subprocess
-
-def test_it() -> None:
-    output = subprocess.run(["grep", "SigIgn", "/proc/self/status"], capture_output=True, check=True).stdout
-    ignored = int(output.split()[1], 16)
-    assert [number for number in (1, 2, 3, 15) if ignored >> number - 1 & 1] == []
-"""
-    status, result = inner(tmp_path, source, *workers, ignored=IGNORED)
-    assert status == 0, result
 
 
 @pytest.mark.parametrize(
@@ -96,22 +79,3 @@ def test_it(tmp_path) -> None:
         status, result = inner(tmp_path, source)
     assert status == 0, result
     eventually(lambda: [start_of(int(pid)) for pid in pids.read_text().split()] == [None, None])
-
-
-def test_the_cases_that_a_quick_run_keeps_are_spread(tmp_path: Path) -> None:
-    source = """
-import pytest
-
-@pytest.mark.quick_cases(2)
-@pytest.mark.parametrize("n", range(6))
-def test_counted(n: int) -> None: ...
-
-@pytest.mark.parametrize("n", range(2))
-def test_not_counted(n: int) -> None: ...
-
-@pytest.mark.slow
-def test_slow() -> None: ...
-"""
-    _, result = inner(tmp_path, source, "-m", "not slow", "-vv")
-    kept = [line.partition("::")[2].split()[0] for line in result.splitlines() if "PASSED" in line]
-    assert kept == ["test_counted[0]", "test_counted[3]", "test_not_counted[0]", "test_not_counted[1]"]

@@ -111,19 +111,6 @@ def test_a_prompt_is_streamed_as_text_and_tool_calls(editor: Editor, session: st
     }
 
 
-def test_thinking_is_streamed_as_thoughts(editor: Editor, session: str) -> None:
-    editor.prompt(session, standin("program", '[{"think": "Let me see."}, {"say": "Yes."}]'))
-    assert editor.text(session, "agent_thought_chunk") == "Let me see."
-    assert editor.text(session) == "Yes."
-
-
-def test_the_output_of_a_command_is_shown(editor: Editor, session: str) -> None:
-    editor.prompt(session, 'standin: shell command="expr 20 + 22"')
-    (call,) = editor.calls(session).values()
-    assert call["rawOutput"] == {"exitCode": 0, "stdout": "42\n", "stderr": ""}
-    assert call["content"][0]["content"]["text"] == "```\n42\n```"
-
-
 def test_a_session_has_a_title_when_its_conversation_has_one(editor: Editor, session: str) -> None:
     editor.prompt(session, f"{unique()} Hello there.")
     assert editor.of(session, "session_info_update")[-1]["title"]

@@ -1,14 +1,11 @@
 """The soak's judgement: what grows with every request is found, what is warm after a while is not."""
 
 from collections.abc import Callable
-from datetime import date
-from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
 
-from chaos.plots import plot, sparkline
-from chaos.soak import Sample, Soak, curves, markdown
+from chaos.soak import Sample, Soak
 
 QUIET = Sample(
     seconds=0,
@@ -68,23 +65,3 @@ def test_what_is_left_at_rest_is_found() -> None:
 def test_a_wrong_reply_is_enough() -> None:
     (result,) = soaked(lambda second: 60, mistakes=("KeyError",)).faults()
     assert "1 replies were wrong, for example KeyError" in result
-
-
-def test_the_page_says_what_was_found() -> None:
-    today = date(2026, 1, 2)
-    assert "No growth beyond caches. 10 minutes of mixed traffic on 2 January 2026" in markdown(
-        soaked(lambda _: 60), today
-    )
-    assert "Red: memory (RSS) grew by" in markdown(soaked(lambda second: 60 + second / 10), today)
-
-
-def test_the_picture_has_a_panel_for_each_measure() -> None:
-    found = soaked(lambda second: 60 + second)
-    root = ElementTree.fromstring(plot(curves(found), "a < b"))
-    assert len(root.findall("{*}polyline")) == len(curves(found))
-    assert root.get("aria-label") == "a < b"
-
-
-def test_a_line_of_blocks_rises_with_its_values() -> None:
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
-    assert sparkline([0, 0], 5) == "▁▁"

@@ -21,29 +21,22 @@ from cursor_gateway.keys import hash_key
 from cursor_gateway.model.documents import (
     ChatResponse,
     ClarificationAnswer,
-    ClarificationDocument,
     ClarificationMetadata,
     ClarificationOption,
     ClarificationQuestion,
-    CodeBlockDocument,
     CodeBlockMetadata,
-    CodeReferenceDocument,
     CodeReferenceMetadata,
     Document,
-    ErrorDocument,
     ErrorMetadata,
-    FileEditDocument,
     FileEditMetadata,
-    PlanDocument,
+    Metadata,
     PlanMetadata,
     ResponseMetadata,
-    TerminalCommandDocument,
     TerminalCommandMetadata,
-    TextDocument,
     TextMetadata,
-    ThinkingDocument,
     ThinkingMetadata,
     Usage,
+    make_document,
 )
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
 from cursor_gateway.model.requests import RunInfo
@@ -394,8 +387,8 @@ def answered(*documents: Document, **more: Any) -> ChatResponse:
     return ChatResponse(documents=list(documents), **fields)
 
 
-def text_document(content: str) -> TextDocument:
-    return TextDocument(id="doc_001", sequence=1, content=content, metadata=TextMetadata())
+def text_document(content: str) -> Document:
+    return make_document("doc_001", 1, content, TextMetadata())
 
 
 def markdown_of(*documents: Document, **more: Any) -> str:
@@ -417,7 +410,7 @@ def test_what_the_agent_leaves_open_does_not_take_in_the_rest() -> None:
 
 def test_fences_are_longer_than_what_they_hold() -> None:
     code = CodeBlockMetadata(language="markdown", purpose="new_code")
-    document = CodeBlockDocument(id="doc_001", sequence=1, content="````\nx\n````", metadata=code)
+    document = make_document("doc_001", 1, "````\nx\n````", code)
     assert markdown_of(document) == "`````markdown\n````\nx\n````\n`````"
 
 
@@ -437,71 +430,36 @@ def test_every_kind_of_ending_is_shown() -> None:
     ]
     answers = [ClarificationAnswer(question_id="q", selected_option_ids=["o"], text="that one")]
     long = "\n".join(f"line {number}" for number in range(30))
-    documents: list[tuple[Document, str]] = [
+    rows: list[tuple[str | None, Metadata, str]] = [
+        (None, FileEditMetadata(operation="delete", **edit, state="rejected"), "**Deleted** `` a`b.py `` *(rejected)*"),
+        (None, FileEditMetadata(operation="rename", **edit, old_path="c"), "**Renamed** `c` to `` a`b.py ``"),
+        ("x\n", FileEditMetadata(operation="edit", **edit), "**Edited** `` a`b.py ``\n\n```python\nx\n```"),
+        ("x", reference, "`a.py`, line 3:\n\n```python\nx\n```"),
         (
-            FileEditDocument(
-                id="d",
-                sequence=1,
-                content=None,
-                metadata=FileEditMetadata(operation="delete", **edit, state="rejected"),
-            ),
-            "**Deleted** `` a`b.py `` *(rejected)*",
-        ),
-        (
-            FileEditDocument(
-                id="d", sequence=1, content=None, metadata=FileEditMetadata(operation="rename", **edit, old_path="c")
-            ),
-            "**Renamed** `c` to `` a`b.py ``",
-        ),
-        (
-            FileEditDocument(id="d", sequence=1, content="x\n", metadata=FileEditMetadata(operation="edit", **edit)),
-            "**Edited** `` a`b.py ``\n\n```python\nx\n```",
-        ),
-        (
-            CodeReferenceDocument(id="d", sequence=1, content="x", metadata=reference),
-            "`a.py`, line 3:\n\n```python\nx\n```",
-        ),
-        (
-            TerminalCommandDocument(
-                id="d", sequence=1, content=None, metadata=TerminalCommandMetadata(exit_code=-1, **command)
-            ),
+            None,
+            TerminalCommandMetadata(exit_code=-1, **command),
             "```console\n$ make\n> all\n```\n\n*ended without an exit status*",
         ),
         (
-            TerminalCommandDocument(
-                id="d",
-                sequence=1,
-                content=None,
-                metadata=TerminalCommandMetadata(exit_code=-1, state="timed_out", reason="Too slow.", **command),
-            ),
+            None,
+            TerminalCommandMetadata(exit_code=-1, state="timed_out", reason="Too slow.", **command),
             "```console\n$ make\n> all\n```\n\n*(timed out: Too slow.)*",
         ),
+        ("Hm.", ThinkingMetadata(), "> *Thinking*\n>\n> Hm."),
+        ("", PlanMetadata(title="", overview="", todos=[]), "**Plan: untitled**"),
         (
-            ThinkingDocument(id="d", sequence=1, content="Hm.", metadata=ThinkingMetadata()),
-            "> *Thinking*\n>\n> Hm.",
-        ),
-        (
-            PlanDocument(id="d", sequence=1, content="", metadata=PlanMetadata(title="", overview="", todos=[])),
-            "**Plan: untitled**",
-        ),
-        (
-            ClarificationDocument(
-                id="d", sequence=1, content=None, metadata=ClarificationMetadata(questions=questions, answers=answers)
-            ),
+            None,
+            ClarificationMetadata(questions=questions, answers=answers),
             "**The agent asks**\n\n1. Which `one`?\n   - [x] List\\<int>\n   - that one",
         ),
         (
-            ErrorDocument(
-                id="d",
-                sequence=1,
-                content="It broke.",
-                metadata=ErrorMetadata(error_code="BROKEN", source="agent", details=long),
-            ),
+            "It broke.",
+            ErrorMetadata(error_code="BROKEN", source="agent", details=long),
             "> `BROKEN`: It broke.\n\n```\n" + long.partition("line 9\n")[2] + "\n```",
         ),
     ]
-    for document, expected in documents:
-        assert markdown_of(document) == expected
+    for content, metadata, expected in rows:
+        assert markdown_of(make_document("d", 1, content, metadata)) == expected
     assert "*a\\_model · ask · failed · 1,000 tokens in, 2 out*" in as_markdown(
         conversation_of(answered(status="error"), prompts=["Hi"])
     )

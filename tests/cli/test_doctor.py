@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import re
-import signal
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -46,11 +45,9 @@ from cursor_gateway.model.health import Health, HealthRuns, HealthSource
 from cursor_gateway.settings import Settings, SourceName
 from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor.command import Program
-from cursor_gateway.sources.processes import members, start_of
 from tests.agent.install import install
-from tests.cli.processes import TIMEOUT, finished, on_a_terminal, own_machine, read_until, started
+from tests.cli.processes import finished, on_a_terminal, own_machine
 from tests.gateways import running_gateway
-from tests.server.test_orphans import watchdogs
 
 FLAGS = frozenset({"--stream-partial-output", "--mode", "--workspace", "--trust", "--resume", "--add-dir"})
 AGENT = Program("/bin/cursor-agent", "2026.10.01-e373342", FLAGS)
@@ -449,27 +446,6 @@ def test_an_agent_that_does_not_tell_its_models_is_broken(home: Path) -> None:
     assert "the moon is full" in found["models"][0]["found"]
 
 
-def test_programs_of_the_same_name(home: Path) -> None:
-    (home / "bin").mkdir()
-    stranger = home / "bin" / "agent"
-    stranger.write_text("#!/bin/sh\necho Grok 1.0\n")
-    stranger.chmod(0o755)
-    status, found = doctor()
-    assert status == 0
-    assert [finding["level"] for finding in found["agent"]] == ["warning", "warning"]
-    wrecked = home / "bin" / "cursor-agent"
-    wrecked.write_bytes(b"\x7fELF")
-    wrecked.chmod(0o755)
-    status, found = doctor()
-    assert status == 1
-    assert "Exec format error" in str(found["agent"])
-    install(home / "bin", names=["cursor-agent"])
-    other = install(home / "opt", knobs={"version": "2025.01.01-abc"}, names=["cursor-agent"])
-    _, found = doctor(PATH=f"{home / 'bin'}{os.pathsep}{other.parent}{os.pathsep}/usr/bin")
-    assert [finding["level"] for finding in found["agent"]] == ["good", "good", "warning"]
-    assert "2025.01.01-abc" in found["agent"][2]["found"]
-
-
 def test_settings_that_are_wrong_do_not_end_it(home: Path) -> None:
     (home / "c.toml").write_text("prot = 1")
     status, found = doctor("--config", str(home / "c.toml"))
@@ -511,30 +487,6 @@ def test_the_agents_own_configuration_is_read(home: Path) -> None:
     assert doctor()[1]["permissions"][0]["level"] == "warning"
     (home / ".cursor" / "cli-config.json").write_text("[]")
     assert doctor()[1]["configuration"][0]["level"] == "warning"
-
-
-def test_agents_that_were_left_alone_are_counted_and_left(home: Path) -> None:
-    install(home / "bin", knobs={"log": str(home / "log")})
-    with started("chat", "--direct", "--text", "standin: hang-mid") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.close()
-        read_until(process.stdout.fileno(), b"more.")
-        for pid in watchdogs(process.pid):  # it would end the agent
-            os.kill(pid, signal.SIGKILL)
-        process.kill()
-        process.wait(TIMEOUT)
-    group = json.loads((home / "log").read_text().splitlines()[-1])["pgid"]
-    try:
-        _, found = doctor()
-        assert found["leftovers"][0]["level"] == "warning"
-        assert "1 agent left behind by stopped gateways" in found["leftovers"][0]["found"]
-        assert members(group)
-        assert finished("models", "--direct").returncode == 0  # any gateway that begins here ends it
-        assert members(group) == []
-    finally:
-        if start_of(group):
-            os.killpg(group, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("columns", [80, 120])

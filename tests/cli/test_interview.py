@@ -208,20 +208,6 @@ def test_a_question_that_the_agent_went_on_without_is_answered_in_the_next_turn(
     assert process.returncode == 0
 
 
-def test_somebody_at_a_terminal_gets_an_agent_that_waits_where_there_is_one(tmp_path: Path) -> None:
-    with (
-        ended_agents(tmp_path),
-        running_gateway(tmp_path) as gateway,
-        chatting(tmp_path, "--url", gateway.url, counting(tmp_path), source="auto") as (terminal, process),
-    ):
-        terminal.until(b"The agent wants to run: ")
-        terminal.until(b"o, c, w, d")
-        terminal.type("o")
-        terminal.rest()
-    assert process.returncode == 0
-    assert runs_in(tmp_path) == 1
-
-
 # --- and afterwards -------------------------------------------------------------------------------------
 
 

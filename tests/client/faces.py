@@ -15,7 +15,6 @@ from cursor_gateway import (
     Envelope,
     Health,
     ModelEntry,
-    Stream,
 )
 
 T = TypeVar("T")
@@ -138,4 +137,3 @@ class AwaitedStream:
 
 
 AnyClient: TypeAlias = Client | Awaited
-AnyStream: TypeAlias = Stream | AwaitedStream

@@ -164,17 +164,6 @@ def test_a_gateway_that_is_killed_and_started_anew(tmp_path: Path, connect: Conn
     assert isinstance(events[-1], Done)
 
 
-def test_a_gateway_that_is_told_to_stop(tmp_path: Path, connect: Connect) -> None:
-    """It says how the run ends, and that is all there is to know."""
-    with running_gateway(tmp_path, settings={"drain_seconds": "0.1"}) as gateway, connect(gateway.url) as client:
-        with client.stream(standin("hang-mid")) as stream:
-            next(iter(stream))
-            gateway.process.send_signal(signal.SIGTERM)
-            with pytest.raises(CallFailed) as caught:
-                stream.result()
-        assert caught.value.code == "shutting_down"
-
-
 @pytest.mark.quick_cases(1)
 def test_a_gateway_that_is_gone_for_good(tmp_path: Path, connect: Connect) -> None:
     mark, file = unique(), tmp_path / "go"
@@ -285,32 +274,6 @@ async def test_a_cancelled_task_stops_the_run_before_it_has_said_anything(gatewa
             await task
     eventually(lambda: is_gone(invocation(gateway, mark)["pid"]))
     assert len(invocations(gateway, mark)) == 1
-
-
-def test_a_time_limit_stops_the_run(gateway: RunningGateway) -> None:
-    mark = unique()
-
-    async def main() -> None:
-        async with AsyncClient(gateway.url) as client, asyncio.timeout(1):
-            await client.chat(f"{mark} {standin('hang-mid')}")
-
-    with pytest.raises(TimeoutError):
-        asyncio.run(main())
-    eventually(lambda: is_gone(invocation(gateway, mark)["pid"]))
-
-
-def test_who_only_wants_to_know_the_run(gateway: RunningGateway) -> None:
-    """`Prefer: respond-async`, by which an interrupted client learns the name of what it has begun."""
-    mark = unique()
-    with httpx2.Client(base_url=gateway.url, timeout=TIMEOUT, verify=NO_TLS) as http, Client(gateway.url) as client:
-        asked = {"message": f"{mark} {standin('hang')}"}
-        headers = {"idempotency-key": mark, "prefer": "respond-async"}
-        replies = [http.post("/v1/chat", json=asked, headers=headers) for _ in range(2)]
-        assert [reply.status_code for reply in replies] == [202, 202]
-        assert {reply.headers["x-chat-id"] for reply in replies} == {replies[0].json()["id"]}
-        assert replies[0].json()["status"] == "streaming"
-        assert client.cancel(replies[0].json()["id"]).status == "error"
-    assert len(invocations(gateway, mark)) <= 1
 
 
 def test_many_streams_at_once(gateway: RunningGateway) -> None:

@@ -102,16 +102,6 @@ def test_its_text(client: AnyClient) -> None:
         assert "".join(stream.text).startswith("Add a function:\n\n```python\ndef double")
 
 
-def test_events_that_came_together(client: AnyClient) -> None:
-    with client.stream(standin("tools")) as stream:
-        batches = list(stream.batches())
-        response = stream.result()
-    assert all(batches)
-    assert response == client.response(stream.id)
-    with client.events(stream.id) as again:
-        assert list(again) == [event for batch in batches for event in batch]
-
-
 def test_the_rest_of_it(client: AnyClient) -> None:
     with client.stream(standin("say", SAID)) as stream:
         first = next(iter(stream))

@@ -404,11 +404,6 @@ def test_turns_are_never_more_than_what_happened(steps: list[str | None]) -> Non
         assert turns.count >= 1
 
 
-_PART_FIELDS = ("text", "state", "toolCallId", "toolName", "input", "output", "approval", "url", "mediaType")
-_PAGE_FIELDS = (
-    *("id", "trigger", "messageId", "threadId", "runId"),
-    *("tools", "context", "state", "resume", "cursor"),
-)
 _PAGE_PARTS = st.fixed_dictionaries(
     {"type": st.sampled_from(["text", "file", "tool-run", "dynamic-tool", "data-x", "reasoning", "image"])},
     optional=dict.fromkeys(

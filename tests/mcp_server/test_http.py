@@ -128,15 +128,6 @@ def test_the_same_request_again_is_the_same_run_again(http: httpx2.Client, gatew
     eventually(lambda: "cancelled" in str(_runs(http, mark)).lower())
 
 
-def test_a_call_whose_stream_broke_can_be_cancelled(http: httpx2.Client) -> None:
-    host, mark = Legacy(http), unique()
-    with host.call(3, **run(f"{mark} standin: hang-mid")) as events:
-        next(events)
-    assert "running" in str(_runs(http, mark))
-    host.post("notifications/cancelled", None, requestId=3)
-    eventually(lambda: "cancelled" in str(_runs(http, mark)).lower())
-
-
 def test_ending_a_session_stops_its_calls(http: httpx2.Client) -> None:
     host, mark = Legacy(http), unique()
     with host.call(3, **run(f"{mark} standin: hang-mid")) as events:

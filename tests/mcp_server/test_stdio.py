@@ -154,13 +154,6 @@ def test_status_waits_for_the_end_or_for_its_time(host: Host, gateway: RunningGa
     assert waiting.result(TIMEOUT).structured_content["status"] == "completed"
 
 
-def test_an_answer_in_the_background_is_followed_by_status(host: Host) -> None:
-    asked = host.call("run", prompt="standin: question")
-    answers = [{"questionId": "file", "text": "the first"}]
-    assert host.call("answer", runId=asked["id"], answers=answers, background=True)["id"] == asked["id"]
-    assert host.call("status", runId=asked["id"], waitSeconds=300)["status"] == "completed"
-
-
 @pytest.mark.parametrize("tool", ["ask", "run"])
 def test_a_cancelled_request_stops_the_run(host: Host, gateway: RunningGateway, http: httpx2.Client, tool: str) -> None:
     mark = unique()

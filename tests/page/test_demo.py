@@ -1,6 +1,5 @@
 """Without an agent, recordings answer, and nobody can mistake them for one."""
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.conftest import both_sizes
@@ -13,14 +12,6 @@ def test_the_demo_says_that_it_is_one(demo_page: Page, page: Page) -> None:
     expect(demo_page.get_by_text("This is a demo")).to_be_visible()
     expect(page.locator(".source").filter(visible=True)).to_have_count(0)
     expect(page.get_by_text("This is a demo")).to_be_hidden()
-
-
-def test_a_suggestion_is_answered(demo_page: Page) -> None:
-    demo_page.get_by_role("button", name="Implement JWT authentication").click()
-    expect_state(demo_page, "completed")
-    types = set(documents(demo_page).evaluate_all("all => all.map((one) => one.dataset.type)"))
-    assert types >= {"text", "code_block", "file_edit", "plan", "todo_update", "error", "clarification"}
-    expect(of_type(demo_page, "plan").locator("li[data-status=completed]").first).to_be_visible()
 
 
 def test_it_begins_with_failing_tests_and_ticks_off_a_plan_while_it_works(demo_page: Page) -> None:
@@ -41,35 +32,3 @@ def test_a_plan_is_accepted(demo_page: Page) -> None:
     expect_state(demo_page, "completed")
     expect(answers(demo_page).last).to_contain_text("The plan is done")
     expect(of_type(answers(demo_page).last, "file_edit")).to_have_count(3)
-
-
-@both_sizes
-@pytest.mark.parametrize(("option", "file"), [("SQLite", "books.db"), ("PostgreSQL", "DATABASE_URL")])
-def test_an_answer_leads_to_its_own_branch(demo_page: Page, option: str, file: str) -> None:
-    demo_page.get_by_role("button", name="Store the books in a database").click()
-    expect_state(demo_page, "completed")
-    question = of_type(demo_page, "clarification")
-    expect(question).to_contain_text("The agent went on without you")
-    question.get_by_role("radio", name=option).check()
-    question.get_by_role("checkbox", name="Nothing else").check()
-    question.get_by_role("button", name="Answer").click()
-    expect(answers(demo_page)).to_have_count(2)
-    expect_state(demo_page, "completed")
-    expect(answers(demo_page).last).to_contain_text(file)
-
-
-@both_sizes
-def test_a_rejected_plan_leads_to_another_one(demo_page: Page) -> None:
-    demo_page.get_by_role("button", name="Plan a search for the bookshelf").click()
-    expect_state(demo_page, "completed")
-    of_type(demo_page, "plan").get_by_role("button", name="Reject").click()
-    expect(answers(demo_page)).to_have_count(2)
-    expect_state(demo_page, "completed")
-    expect(answers(demo_page).last).to_contain_text("which of the two you prefer")
-
-
-def test_this_repo_is_explained(demo_page: Page) -> None:
-    demo_page.get_by_role("button", name="Explain this repo").click()
-    expect_state(demo_page, "completed")
-    expect(answers(demo_page)).to_contain_text("This is cursor-gateway")
-    expect(answers(demo_page)).to_contain_text("built-in demo")

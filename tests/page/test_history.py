@@ -197,18 +197,6 @@ def test_retry_after_a_failure_asks_the_same_again_in_place(page: Page) -> None:
 
 
 @both_sizes
-def test_retry_of_an_answer_is_a_branch(page: Page) -> None:
-    title = unique()
-    ask_and_wait(page, title)
-    address = page.url
-    answers(page).last.get_by_role("button", name="Retry").click()
-    expect(page).not_to_have_url(address)
-    expect(answers(page)).to_have_count(1)
-    expect_state(page, "completed")
-    expect(page.locator("#conversations a").filter(has_text=title)).to_have_count(2)  # behind a button on a phone
-
-
-@both_sizes
 def test_drafts_are_kept_for_each_conversation(page: Page) -> None:
     ask_and_wait(page, unique())
     prompt_box(page).fill("Half a thought")

@@ -51,12 +51,3 @@ def test_conversations_are_grouped_by_their_folders(page: Page, gateway: Running
     page.get_by_role("link", name="New conversation").click()
     page.get_by_role("button", name="Folder:").click()
     expect(page.get_by_role("option").nth(1)).to_contain_text("Recent")  # and is offered again
-
-
-def test_an_export_is_named_after_the_conversation(page: Page) -> None:
-    mark = unique()
-    ask_and_wait(page, f"Mend the login: {mark}! Then rest.")
-    page.get_by_label("Conversation menu").click()
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Export as Markdown").click()
-    assert download.value.suggested_filename == f"mend-the-login-{mark.lower()}.md"

@@ -11,7 +11,7 @@ from tests.gateways import RunningGateway, running_gateway
 from tests.page.conftest import Contexts, both_sizes, opened
 from tests.page.scripts import Script
 from tests.page.test_held import held_page, holding  # noqa: F401 -- fixtures
-from tests.page.using import answers, ask, ask_and_wait, expect_state, of_type, prompt_box
+from tests.page.using import answers, ask, expect_state, of_type, prompt_box
 from tests.server.conftest import TIMEOUT, eventually, http_client, question, unique
 from tests.server.test_leaks import ended_agents
 
@@ -209,36 +209,6 @@ def test_a_waiting_agent_keeps_asking_for_what_is_undecided(
     expect_state(held_page, "completed")
     assert (times(ran), times(Path(f"{ran}.other"))) == (1, 0)
     expect(answers(held_page).last).to_contain_text("Not here.")
-
-
-def test_a_rule_of_a_waiting_agent_is_revoked(held_page: Page, holding: RunningGateway) -> None:  # noqa: F811
-    prompt, ran = counter(holding.workspace)
-    ask(held_page, prompt)
-    of_type(held_page, "clarification").get_by_role("button", name="Always in this conversation").click()
-    expect_state(held_page, "completed")
-    ask_and_wait(held_page, prompt)
-    assert times(ran) == 2
-    with http_client(holding) as client:
-        (entry,) = client.get("/v1/permissions").json()["permissions"][:1]
-        assert client.delete(f"/v1/permissions/{entry['id']}").status_code == 204
-    ask(held_page, prompt)
-    expect_state(held_page, "waiting")
-    of_type(answers(held_page).last, "clarification").get_by_role("button", name="Deny").click()
-    expect_state(held_page, "completed")
-    assert times(ran) == 2
-
-
-def test_an_agent_that_cannot_wait_is_replaced_and_no_backend_is_named(tmp_path: Path, contexts: Contexts) -> None:
-    with ended_agents(tmp_path), running_gateway(tmp_path, knobs={"acp_missing": True}) as gateway:
-        page = opened(contexts(), gateway.url)
-        prompt, ran = counter(gateway.workspace)
-        rejected(page, prompt)
-        of_type(page, "terminal_command").first.get_by_role("button", name="Allow once").click()
-        expect(answers(page)).to_have_count(2)
-        expect_state(page, "completed")
-        assert times(ran) == 1
-        for answer in answers(page).all():
-            expect(answer).not_to_contain_text("backend")
 
 
 def test_a_clients_run_that_waits_is_listed_with_its_name_and_goes_on(tmp_path: Path, contexts: Contexts) -> None:

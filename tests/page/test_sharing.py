@@ -95,13 +95,3 @@ def test_the_downloaded_page_opens_by_itself(page: Page, script: Script, tmp_pat
         assert watch.found == []
     finally:
         context.close()
-
-
-def test_the_downloaded_json_is_the_answer(page: Page, script: Script, gateway: RunningGateway) -> None:
-    ask_and_wait(page, script.say("Said.").shell("ls", "a.txt\n").prompt())
-    with page.expect_download() as download:
-        answer_menu(answers(page).last).get_by_role("button", name="Download JSON").click()
-    result = json.loads(download.value.path().read_bytes())
-    assert [document["type"] for document in result["documents"]] == ["text", "terminal_command"]
-    with http_client(gateway) as client:
-        assert client.get(f"/v1/chat/{result['id']}").json() == result

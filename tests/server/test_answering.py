@@ -7,7 +7,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.agent_events import Plan, Question
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationOption, ClarificationQuestion
 from cursor_gateway.runs.machine import WaitLimits
@@ -139,26 +138,6 @@ def asking(answer_seconds: float = 600) -> Run:
 QUESTION = Question(tool="ask_question", title="", questions=[FILE])
 PLAN = Plan(tool="create_plan", title="Move", overview="", markdown="", todos=[])
 ANSWER = ClarificationAnswer(question_id="file", selected_option_ids=["b"])
-
-
-async def test_a_held_question_is_answered_in_the_same_run() -> None:
-    run = asking()
-    answer = asyncio.ensure_future(run.answer("call_1", QUESTION))
-    await until(lambda: run.is_waiting)
-    questions = run.questions
-    assert (len(run.log.state.pauses), run.machine.calls.shown) == (1, ("call_1",))
-    with pytest.raises(InvalidRequest, match="'other' is not open; choose from file"):
-        questions.call_for([ClarificationAnswer(question_id="other", selected_option_ids=[])])
-    assert questions.awaited == "send `answers` to its questions"
-    assert (questions.call_for([]), questions.plan) == (None, None)
-    with pytest.raises(InvalidRequest):
-        questions.call_for([ClarificationAnswer(question_id="file", selected_option_ids=["c"])])
-    assert questions.call_for([ANSWER]) == "call_1"
-    run.take_answers({"call_1": [ANSWER]})
-    assert await answer == [ANSWER]
-    assert (run.machine.waiting_since, run.machine.calls.shown) == (None, ())
-    assert run.machine.waited > 0
-    await run.abandon()
 
 
 async def test_a_held_plan_is_decided_and_nobody_waits_for_ever() -> None:

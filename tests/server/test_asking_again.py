@@ -11,12 +11,10 @@ from tests.server.conftest import (
     Json,
     at_once,
     chat,
-    conversation_folder,
     eventually,
     http_client,
     invocation,
     invocations,
-    is_gone,
     question,
     standin,
     unique,
@@ -39,19 +37,6 @@ def test_a_key_whose_run_failed_in_a_way_that_may_pass_is_free_again(
     asking, key = f"{mark} {standin('fail-capacity')}", {"idempotency-key": unique()}
     assert [completion(http, asking, key).status_code for _ in range(2)] == [424, 424]
     assert len(invocations(gateway, mark)) == 2
-
-
-def test_a_key_whose_run_was_broken_off_is_free_again(gateway: RunningGateway, http: httpx2.Client) -> None:
-    mark = unique()
-    asking = {"message": f"{mark} {standin('slow count=20 delay_ms=50')}", "stream": True}
-    key = {"idempotency-key": unique()}
-    with http.stream("POST", "/v1/chat", json=asking, headers=key) as broken:
-        next(broken.iter_raw())
-    first = broken.headers["x-chat-id"]
-    eventually(lambda: http.get(f"/v1/chat/{first}").json()["status"] != "streaming")
-    again = http.post("/v1/chat", json={**asking, "stream": True}, headers=key)
-    assert again.headers["x-chat-id"] != first
-    assert '"status":"completed"' in again.text
 
 
 def test_a_key_whose_request_was_wrong_stays(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -91,18 +76,6 @@ def test_who_joins_a_run_joins_its_repair(gateway: RunningGateway, http: httpx2.
 
 
 # --- sessions -------------------------------------------------------------------------------------------
-
-
-def test_a_session_that_is_silently_empty_is_sent_everything_again(
-    gateway: RunningGateway, http: httpx2.Client
-) -> None:
-    mark, then = unique(), unique()
-    conversation = chat(http, mark)["conversationId"]
-    eventually(lambda: is_gone(invocation(gateway, mark)["pid"]))
-    for store in conversation_folder(gateway, conversation).glob("cursor/chats/*/*/*"):
-        store.unlink()
-    chat(http, then, conversationId=conversation)
-    assert mark in invocation(gateway, then)["prompt"]
 
 
 def test_a_turn_that_never_began_does_not_cost_the_session(gateway: RunningGateway, http: httpx2.Client) -> None:

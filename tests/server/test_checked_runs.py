@@ -80,7 +80,7 @@ class Place:
                 routed(self.source),
                 self.runs,
                 self.store,
-                Conversations(self.store, tmp_path / "conversations"),
+                Conversations(self.store, tmp_path / "conversations", latest=self.runs.latest),
                 Workspaces(tmp_path, []),
                 Defaults(model="auto"),
                 "instance",
@@ -121,17 +121,6 @@ async def failed(run: RunHandle) -> Failure:
 
 
 # --- as it is -------------------------------------------------------------------------------------------
-
-
-async def test_a_run_becomes_a_completion(tmp_path: Path) -> None:
-    completion = await completed(await Place(tmp_path, answers("Hello")).whole())
-    assert (completion.text, completion.end.reason) == ("Hello", "stop")
-    assert completion.end.usage.total_tokens == 120
-
-
-async def test_a_failed_run_becomes_its_failure(tmp_path: Path) -> None:
-    result = await failed(await Place(tmp_path, [[STARTED], say("Half"), AgentOverloaded("Full.")]).whole())
-    assert result.code == "agent_overloaded"
 
 
 async def test_an_answer_that_is_long_enough_stops_the_run(tmp_path: Path) -> None:
@@ -265,16 +254,13 @@ def late(run: RunHandle, asked: Reading, reply: ChatReply = REPLY) -> EventStrea
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_an_answer_that_is_there_in_time_is_one_write(tmp_path: Path, loop: Loop) -> None:
-    async def live() -> None:
-        asked = reading()
-        client = await Client().answered(late(await Place(tmp_path, answers('{"a": 1}')).checked(), asked))
-        assert (client.status, client.headers["x-chat-id"][:5], len(client.pieces)) == (200, "chat_", 1)
-        assert client.headers["content-type"].startswith("text/event-stream")
-        read_stream(client.body, include_usage=True)
-        assert b'"prompt_tokens":100' in client.body
-
-    loop(live())
+async def test_an_answer_that_is_there_in_time_is_one_write(tmp_path: Path, loop: Loop) -> None:
+    asked = reading()
+    client = await Client().answered(late(await Place(tmp_path, answers('{"a": 1}')).checked(), asked))
+    assert (client.status, client.headers["x-chat-id"][:5], len(client.pieces)) == (200, "chat_", 1)
+    assert client.headers["content-type"].startswith("text/event-stream")
+    read_stream(client.body, include_usage=True)
+    assert b'"prompt_tokens":100' in client.body
 
 
 async def test_a_failure_in_time_has_its_status(tmp_path: Path) -> None:
@@ -307,23 +293,20 @@ async def test_signs_of_life_come_before_a_late_answer(tmp_path: Path, end: list
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("how", ["leaves", "breaks", "is cancelled"])
-def test_a_late_stream_whose_client_has_gone_stops_its_run(tmp_path: Path, loop: Loop, how: str) -> None:
-    async def live() -> None:
-        client, asked = Client(), reading(hold=0.001, keep_alive=0.001)
-        place = Place(tmp_path, [[STARTED], say("Half"), forever()])
-        asking = client.ask(late(await place.checked(), asked))
-        await client.has(3)
-        if how == "leaves":
-            client.leaves.set()
-        elif how == "breaks":
-            client.breaks = OSError("broken pipe")
-        else:
-            asking.cancel()
-        await asyncio.wait([asking])
-        assert how == "is cancelled" or (asking.exception() is not None) == (how == "breaks")
-        await true(lambda: place.source.ended == 1)
-
-    loop(live())
+async def test_a_late_stream_whose_client_has_gone_stops_its_run(tmp_path: Path, loop: Loop, how: str) -> None:
+    client, asked = Client(), reading(hold=0.001, keep_alive=0.001)
+    place = Place(tmp_path, [[STARTED], say("Half"), forever()])
+    asking = client.ask(late(await place.checked(), asked))
+    await client.has(3)
+    if how == "leaves":
+        client.leaves.set()
+    elif how == "breaks":
+        client.breaks = OSError("broken pipe")
+    else:
+        asking.cancel()
+    await asyncio.wait([asking])
+    assert how == "is cancelled" or (asking.exception() is not None) == (how == "breaks")
+    await true(lambda: place.source.ended == 1)
 
 
 async def test_a_mistake_is_not_swallowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from tests.agent.records import records
 from tests.gateways import RunningGateway
 from tests.server.conftest import (
     TIMEOUT,
-    Dialect,
     Json,
     chat,
     conversation_folder,
@@ -132,24 +131,6 @@ def test_what_the_agent_is_started_with(gateway: RunningGateway, http: httpx2.Cl
     assert (started["cwd"], started["source"]) == (str(gateway.workspace), "stdin")
     assert started["config_dir"] == str(folder / "cursor")
     assert started["pgid"] == started["pid"]
-
-
-@pytest.mark.parametrize("dialect", ["documents", "openai"])
-def test_images_are_files_when_the_agent_reads_of_them(
-    gateway: RunningGateway, http: httpx2.Client, dialect: Dialect
-) -> None:
-    mark = unique()
-    if dialect == "documents":
-        reply = http.post("/v1/chat", json={"message": mark, "images": [PIXEL]})
-    else:
-        parts = [{"type": "text", "text": mark}, {"type": "image_url", "image_url": {"url": PIXEL}}]
-        reply = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": parts}]})
-    assert reply.status_code == 200, reply.text
-    started = invocation(gateway, mark)
-    (named,) = re.findall(r"^- (/.*\.png)$", started["prompt"], re.MULTILINE)
-    assert Path(named).read_bytes() == PNG
-    assert option(started["argv"], "--add-dir") == str(Path(named).parent)
-    assert Path(named).is_relative_to(conversation_folder(gateway, reply.headers["x-conversation-id"]))
 
 
 def test_the_agent_can_open_the_image(gateway: RunningGateway, http: httpx2.Client) -> None:

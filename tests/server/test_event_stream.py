@@ -82,29 +82,26 @@ async def test_readers_that_are_equally_far_share_what_is_encoded(monkeypatch: p
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_run_is_streamed_as_it_happens(loop: Loop) -> None:
-    async def live() -> None:
-        asked = reading()
-        run = started([STARTED], say("Hello "), say("you", "."), [FINISHED])
-        client = await Client().answered(sse(run, asked))
-        assert client.status == 200
-        assert client.headers == {
-            "content-type": "text/event-stream; charset=utf-8",
-            "cache-control": "no-cache, no-transform",
-            "x-accel-buffering": "no",
-            "x-chat-id": "chat_1",
-            "x-cursor-gateway-source": "scripted",
-            "x-conversation-id": "conv_1",
-        }
-        result = frames(client)
-        assert [frame.event for frame in result] == [
-            *["document_start", "content_delta", "content_delta", "content_delta", "document_end", "done"]
-        ]
-        assert [frame.id for frame in result] == [str(number) for number in range(1, 7)]
-        await run.gone()
-        assert open_streams(asked) == 0
-
-    loop(live())
+async def test_a_run_is_streamed_as_it_happens(loop: Loop) -> None:
+    asked = reading()
+    run = started([STARTED], say("Hello "), say("you", "."), [FINISHED])
+    client = await Client().answered(sse(run, asked))
+    assert client.status == 200
+    assert client.headers == {
+        "content-type": "text/event-stream; charset=utf-8",
+        "cache-control": "no-cache, no-transform",
+        "x-accel-buffering": "no",
+        "x-chat-id": "chat_1",
+        "x-cursor-gateway-source": "scripted",
+        "x-conversation-id": "conv_1",
+    }
+    result = frames(client)
+    assert [frame.event for frame in result] == [
+        *["document_start", "content_delta", "content_delta", "content_delta", "document_end", "done"]
+    ]
+    assert [frame.id for frame in result] == [str(number) for number in range(1, 7)]
+    await run.gone()
+    assert open_streams(asked) == 0
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -210,18 +207,15 @@ async def test_the_status_is_not_held_back_for_ever() -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_silent_stream_says_that_it_is_there(loop: Loop) -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        client = Client()
-        asking = client.ask(sse(started(say("Hello"), Until(goes), [FINISHED]), reading(keep_alive=0.001)))
-        await client.has(5)
-        goes.set()
-        await asking
-        assert client.pieces[1:4] == [b": keep-alive\n\n"] * 3
-        assert [frame.event for frame in frames(client)][-1] == "done"
-
-    loop(live())
+async def test_a_silent_stream_says_that_it_is_there(loop: Loop) -> None:
+    goes = asyncio.Event()
+    client = Client()
+    asking = client.ask(sse(started(say("Hello"), Until(goes), [FINISHED]), reading(keep_alive=0.001)))
+    await client.has(5)
+    goes.set()
+    await asking
+    assert client.pieces[1:4] == [b": keep-alive\n\n"] * 3
+    assert [frame.event for frame in frames(client)][-1] == "done"
 
 
 class Thinker(ScriptedSource):
@@ -234,16 +228,13 @@ class Thinker(ScriptedSource):
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_stream_whose_dialect_has_no_words_for_the_events_is_silent_too(loop: Loop) -> None:
-    async def live() -> None:
-        client = Client()
-        asking = client.ask(sse(started(source=Thinker()), reading(keep_alive=0.001)))
-        await client.has(4)
-        client.leaves.set()
-        await asking
-        assert set(client.pieces) - {b""} == {b": keep-alive\n\n"}  # the head, unless it took that long to come
-
-    loop(live())
+async def test_a_stream_whose_dialect_has_no_words_for_the_events_is_silent_too(loop: Loop) -> None:
+    client = Client()
+    asking = client.ask(sse(started(source=Thinker()), reading(keep_alive=0.001)))
+    await client.has(4)
+    client.leaves.set()
+    await asking
+    assert set(client.pieces) - {b""} == {b": keep-alive\n\n"}  # the head, unless it took that long to come
 
 
 async def test_a_talking_stream_needs_no_sign_of_life() -> None:
@@ -256,32 +247,17 @@ async def test_a_talking_stream_needs_no_sign_of_life() -> None:
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("script", [[], [say("Half")]])
-def test_a_run_whose_client_has_gone_is_stopped(loop: Loop, script: list[Step]) -> None:
-    async def live() -> None:
-        asked, client = reading(), Client()
-        run = started(*script, forever())
-        asking = client.ask(sse(run, asked))
-        await turns_of_the_loop()
-        client.leaves.set()
-        await asking
-        done = await run.finished()
-        assert done.failure is not None
-        assert done.failure.code == "cancelled"
-        assert (run.log.readers, open_streams(asked)) == (0, 0)
-
-    loop(live())
-
-
-async def test_a_run_whose_client_has_gone_may_go_on() -> None:
-    goes, client = asyncio.Event(), Client()
-    run = started(say("Half"), Until(goes), say(" and all"), [FINISHED])
-    run.needs_readers = False
-    asking = client.ask(sse(run, reading()))
-    await client.has(2)
+async def test_a_run_whose_client_has_gone_is_stopped(loop: Loop, script: list[Step]) -> None:
+    asked, client = reading(), Client()
+    run = started(*script, forever())
+    asking = client.ask(sse(run, asked))
+    await turns_of_the_loop()
     client.leaves.set()
     await asking
-    goes.set()
-    assert (await run.finished()).failure is None
+    done = await run.finished()
+    assert done.failure is not None
+    assert done.failure.code == "cancelled"
+    assert (run.log.readers, open_streams(asked)) == (0, 0)
 
 
 async def test_the_last_reader_decides() -> None:
@@ -299,17 +275,6 @@ async def test_the_last_reader_decides() -> None:
     await two
     assert run.is_ending
     await run.gone()
-
-
-async def test_who_only_waits_for_the_end_does_not_keep_a_run_alive() -> None:
-    client = Client()
-    run = started(say("Half"), forever())
-    waits = asyncio.ensure_future(run.finished())  # a gateway that drains
-    asking = client.ask(sse(run, reading()))
-    await client.has(2)
-    client.leaves.set()
-    await asking
-    assert (await waits).failure is not None
 
 
 async def test_a_reply_that_is_complete_before_its_run_stops_it() -> None:
@@ -345,18 +310,15 @@ async def test_a_connection_that_breaks_while_it_is_written_to_ends_the_run() ->
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_request_that_is_cancelled_ends_its_run(loop: Loop) -> None:
-    async def live() -> None:
-        asked, client = reading(), Client()
-        run = started(say("Half"), forever())
-        asking = client.ask(sse(run, asked))
-        await client.has(2)
-        asking.cancel()
-        await asyncio.wait([asking])
-        await run.gone()
-        assert (run.is_ending, run.log.readers, open_streams(asked)) == (True, 0, 0)
-
-    loop(live())
+async def test_a_request_that_is_cancelled_ends_its_run(loop: Loop) -> None:
+    asked, client = reading(), Client()
+    run = started(say("Half"), forever())
+    asking = client.ask(sse(run, asked))
+    await client.has(2)
+    asking.cancel()
+    await asyncio.wait([asking])
+    await run.gone()
+    assert (run.is_ending, run.log.readers, open_streams(asked)) == (True, 0, 0)
 
 
 # --- replies that wait for the end ----------------------------------------------------------------------

@@ -4,7 +4,6 @@ Before the first text a failure is the reply's status; after it, an event in the
 """
 
 import re
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from tests.agent.install import install
 from tests.failure_table import MISSING, MODEL, ROWS, SAID, SET, TOO_MANY, WORTH_ANOTHER_TRY, Row
-from tests.gateways import RunningGateway, running_gateway
+from tests.gateways import running_gateway
 from tests.openai_shapes import validate_error
 from tests.server.conftest import (
     WAYS,
@@ -22,13 +21,8 @@ from tests.server.conftest import (
     ask,
     at_once,
     chat,
-    conversation_folder,
-    eventually,
     growing,
     http_client,
-    invocation,
-    invocations,
-    is_gone,
     read_reply,
     standin,
     unique,
@@ -136,26 +130,6 @@ def test_too_many_runs(tmp_path: Path) -> None:
         for dialect, stream in WAYS:  # free with the answer's end, not only when the agent has gone
             response = ask(http, dialect, standin("hang-after-result"), stream=stream)
             assert read_reply(response, dialect) == Reply(200, "I have said it all.")
-
-
-@pytest.mark.parametrize(("dialect", "stream"), WAYS)
-@pytest.mark.quick_cases(1)
-def test_a_conversation_whose_store_is_broken_goes_on_all_the_same(
-    gateway: RunningGateway, http: httpx2.Client, dialect: Dialect, stream: bool
-) -> None:
-    mark = unique()
-    conversation = chat(http, mark)["conversationId"]
-    pid = invocation(gateway, mark)["pid"]
-    eventually(lambda: is_gone(pid))  # or it writes its store once more
-    (store,) = conversation_folder(gateway, conversation).glob("cursor/chats/*/*/store.db")
-    store.write_bytes(b"no database")
-    fields: Mapping[str, object] = {"conversationId": conversation}
-    response = ask(
-        http, dialect, "hello again", stream=stream, **(fields if dialect == "documents" else {"cursor": fields})
-    )
-    assert read_reply(response, dialect).status == 200
-    # The agent was told what it had forgotten.
-    assert mark in invocations(gateway, "hello again")[-1]["prompt"]
 
 
 @pytest.mark.parametrize(("dialect", "stream"), WAYS)

@@ -8,7 +8,7 @@ import asyncio
 import errno
 import hmac
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,7 +28,6 @@ from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import OWNER
 
-Pairs = Iterable[tuple[str, str]]
 HOST = ("host", "localhost:8787")
 JSON = ("content-type", "application/json")
 PAGE = "https://app.example"

@@ -1,7 +1,6 @@
 """A whole gateway with its history in PostgreSQL: streams, restarts, kills, search, deletion; a server that is away."""
 
 import re
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +11,10 @@ import psycopg
 import pytest
 
 from cursor_gateway.store.postgres.schema import newest
-from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
 from tests.postgres import Databases, databases
 from tests.preloaded import run_text
-from tests.server.conftest import Json, chat, eventually, growing, http_client, standin, text_of, unique
+from tests.server.conftest import Json, chat, eventually, growing, http_client, standin, unique
 
 
 @contextmanager
@@ -71,29 +69,6 @@ def test_what_was_streamed_is_resumed_after_a_restart_found_continued_and_delete
     with psycopg.connect(database) as connection:
         for table in ("conversations", "runs", "events", "messages", "search"):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
-
-
-def test_a_run_of_a_killed_gateway_is_ended_with_what_it_had(tmp_path: Path, database: str) -> None:
-    with _gateway(tmp_path, database) as (running, http), growing(http, "documents", standin("hang-mid")) as stream:
-        id, conversation = (stream.response.headers[name] for name in ("x-chat-id", "x-conversation-id"))
-        shown = stream.until(b"\n\n")
-        running.process.send_signal(signal.SIGKILL)
-        running.process.wait(TIMEOUT)
-    with _gateway(tmp_path, database) as (_, http):
-        result = http.get(f"/v1/chat/{id}").json()
-        assert result["status"] == "error"
-        assert result["documents"][-1]["metadata"]["errorCode"] == "RUNNER_LOST"
-        stored = _events(http, id)
-        assert stored.startswith(shown)
-        assert stored.count(b"event: done") == 1
-        assert text_of(chat(http, standin("text"), conversationId=conversation))
-
-
-def test_two_gateways_on_one_database_are_a_cluster(tmp_path: Path, database: str) -> None:
-    with _gateway(tmp_path / "one", database) as (_, one), _gateway(tmp_path / "two", database) as (_, two):
-        first = chat(one, standin("text"))
-        assert two.get(f"/v1/chat/{first['id']}").json()["documents"] == first["documents"]
-        assert text_of(chat(two, standin("text"), conversationId=first["conversationId"]))
 
 
 def test_without_tables_it_does_not_start_and_says_what_to_do(tmp_path: Path, postgres: Databases) -> None:

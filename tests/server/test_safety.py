@@ -257,30 +257,6 @@ def rooted_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running
         yield running
 
 
-INSIDE = {
-    "inner": "work/inner",
-    "inner/deep": "work/inner/deep",
-    "inner/../inner/./deep": "work/inner/deep",
-    "within": "work/inner/deep",
-    "{home}/work": "work",
-    "{home}/projects/one": "projects/one",
-    "../projects/one": "projects/one",
-    "out/../projects/one": "projects/one",  # as the system reads it: up from where the link leads
-    ".": "work",
-}
-
-
-@pytest.mark.quick_cases(4)
-@pytest.mark.parametrize("name", INSIDE)
-def test_a_workspace_below_a_root_is_used(rooted_gateway: RunningGateway, name: str) -> None:
-    home = rooted_gateway.home
-    mark = unique()
-    with http_client(rooted_gateway) as client:
-        chat(client, f"{standin('text')} {mark}", workspace=name.format(home=home))
-    started = invocation(rooted_gateway, mark)
-    assert started["cwd"] == started["workspace"] == str((home / INSIDE[name]).resolve())
-
-
 OUTSIDE = [
     "..",
     "../secret",

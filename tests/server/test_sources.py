@@ -282,21 +282,6 @@ def test_the_agent_asks_with_the_gateways_own_tool(
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_two_questions_one_after_the_other(
-    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
-) -> None:
-    _, client = clients[source]
-    steps = [{"call": "ask_user", "args": {"question": "First?"}}, {"call": "ask_user", "args": {"question": "$1?"}}]
-    result = client.post("/v1/chat", json=answerable(*steps, say("$2"))).json()
-    for text in ("one", "two"):
-        (question,) = result["documents"][-1]["metadata"]["questions"]
-        answers = [{"questionId": question["id"], "selectedOptionIds": [], "text": text}]
-        result = client.post(f"/v1/chat/{result['id']}/answer", json={"answers": answers}).json()
-    assert result["status"] == "completed"
-    assert result["documents"][-1]["content"] == "First?\n- one?\n- two"
-
-
-@pytest.mark.parametrize("source", SOURCES)
 def test_a_run_that_is_cancelled_while_it_asks(
     clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
 ) -> None:
@@ -351,29 +336,6 @@ def test_modes_in_which_the_cli_refuses_mcp_tools(
     assert "no tool ask_user" in result["documents"][-1]["content"]
 
 
-@pytest.mark.parametrize("source", ["cli", "sdk"])
-def test_a_question_without_a_text(clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str) -> None:
-    """The agent reads what to send, and nobody sees a question."""
-    _, client = clients[source]
-    result = client.post("/v1/chat", json=answerable({"call": "ask_user", "args": {"questions": []}}, say("$1"))).json()
-    (said,) = result["documents"]
-    assert said["content"].startswith("Nothing was asked")
-
-
-@pytest.mark.parametrize("decision", ["accept", "reject"])
-def test_a_plan_is_decided_in_the_same_run(
-    clients: dict[str, tuple[RunningGateway, httpx2.Client]], decision: str
-) -> None:
-    _, client = clients["acp"]
-    streamed = client.post("/v1/chat", json={"message": "standin: plan", "mode": "plan", "stream": True})
-    paused = json.loads(sse(streamed.content)[-1].data)
-    assert paused["status"] == "streaming"
-    shown = [json.loads(event.data) for event in sse(streamed.content) if event.event == "content_delta"]
-    assert any("Dump, load, switch" in data["delta"] for data in shown)  # who is to decide has seen it
-    result = client.post(f"/v1/chat/{paused['id']}/answer", json={"plan": decision}).json()
-    assert (result["id"], result["status"]) == (paused["id"], "completed")
-
-
 def test_a_decision_is_taken_once_and_is_a_yes_or_a_no(
     clients: dict[str, tuple[RunningGateway, httpx2.Client]],
 ) -> None:
@@ -422,24 +384,6 @@ def test_permission_is_given_for_one_command_alone(asking: tuple[RunningGateway,
     deny = {"answers": [{"questionId": other, "selectedOptionIds": ["deny"]}]}
     assert client.post(f"/v1/chat/{result['id']}/answer", json=deny).json()["status"] == "completed"
     assert not two.exists()
-
-
-def test_questions_at_once_wait_together_and_are_answered_one_by_one(
-    asking: tuple[RunningGateway, httpx2.Client],
-) -> None:
-    gateway, client = asking
-    for _ in range(5):
-        files = [gateway.workspace / unique() for _ in range(2)]
-        natives = [{"native": "shell", "args": {"command": f"touch {file}"}} for file in files]
-        result = client.post("/v1/chat", json={"message": program({"parallel": natives}, say("end"))}).json()
-        answered = 0
-        while result["status"] == "streaming" and answered < 3:
-            id, _ = leave_of(result)[0]
-            body = {"answers": [{"questionId": id, "selectedOptionIds": ["once"]}]}
-            result = client.post(f"/v1/chat/{result['id']}/answer", json=body).json()
-            answered += 1
-        assert (result["status"], answered) == ("completed", 2)
-        assert all(file.exists() for file in files)
 
 
 def test_openai_clients_are_not_asked(clients: dict[str, tuple[RunningGateway, httpx2.Client]]) -> None:

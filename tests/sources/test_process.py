@@ -40,14 +40,14 @@ def no_pidfd(pid: int, flags: int = 0) -> int:
     params=[(asyncio.run, "pidfd"), (uvloop.run, "pidfd"), (asyncio.run, "thread"), (uvloop.run, "waitpid")],
     ids=lambda param: f"{param[0].__module__.partition('.')[0]}-{param[1]}",
 )
-def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
+def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Both loops, and the three ways of noticing an end: Linux, an old kernel, and macOS before Python 3.13."""
-    loop, way = request.param
+    run, way = request.param
     if way != "pidfd":
         monkeypatch.setattr(os, "pidfd_open", no_pidfd, raising=False)
     if way == "waitpid":
         monkeypatch.delattr(os, "waitid", raising=False)
-    found: Run = loop
+    found: Run = run
     return found
 
 
@@ -94,20 +94,17 @@ def open_files() -> set[str]:
 # --- what it says ---------------------------------------------------------------------------------------
 
 
-def test_output_last_words_and_status(run: Run) -> None:
-    async def live() -> None:
-        gone: list[int] = []
-        agent = await start("echo out; echo err >&2; pwd; exit 3", folder="/usr", gone=gone)
-        assert await everything(agent) == b"out\n/usr\n"
-        assert await agent.wait(LONG)
-        assert (agent.status, agent.stderr_tail, gone) == (3, "err\n", [agent.pid])
-        assert await agent.read() == b""
-        await agent.end(LONG)
-        await agent.end(LONG)
-        assert gone == [agent.pid]
-        assert_reaped(agent.pid)
-
-    run(live())
+async def test_output_last_words_and_status(loop: Run) -> None:
+    gone: list[int] = []
+    agent = await start("echo out; echo err >&2; pwd; exit 3", folder="/usr", gone=gone)
+    assert await everything(agent) == b"out\n/usr\n"
+    assert await agent.wait(LONG)
+    assert (agent.status, agent.stderr_tail, gone) == (3, "err\n", [agent.pid])
+    assert await agent.read() == b""
+    await agent.end(LONG)
+    await agent.end(LONG)
+    assert gone == [agent.pid]
+    assert_reaped(agent.pid)
 
 
 WRITES = "echo one; while ! test -e two; do sleep 0.01; done; echo two; echo three; touch written"
@@ -116,7 +113,7 @@ WRITES = "echo one; while ! test -e two; do sleep 0.01; done; echo two; echo thr
 async def merged(folder: Path) -> AgentProcess:
     """An agent that has been read once, and has written more since then."""
     agent = await start(f"{WRITES}; {HANG}", folder=str(folder))
-    agent.merge_reads()
+    agent.merges_reads = True
     assert await agent.read() == b"one\n"  # never delayed
     (folder / "two").touch()
     await until((folder / "written").exists)
@@ -128,64 +125,50 @@ def _merged() -> process._MergedReads:
     return process._MergedReads.of(asyncio.get_running_loop())
 
 
-def test_output_that_follows_soon_is_read_together(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_output_that_follows_soon_is_read_together(
+    loop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process, "_PAUSE", LONG)
-
-    async def live() -> None:
-        agent = await merged(tmp_path)
-        assert not agent._pieces
-        monkeypatch.setattr(process, "monotonic", lambda: monotonic() + 2 * LONG)
-        _merged()._look()
-        assert await agent.read() == b"two\nthree\n"
-        await agent.end(LONG)
-        assert_reaped(agent.pid)
-
-    run(live())
+    agent = await merged(tmp_path)
+    assert not agent._pieces
+    monkeypatch.setattr(process, "monotonic", lambda: monotonic() + 2 * LONG)
+    _merged()._look()
+    assert await agent.read() == b"two\nthree\n"
+    await agent.end(LONG)
+    assert_reaped(agent.pid)
 
 
-def test_the_end_of_the_agent_ends_a_pause(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_of_the_agent_ends_a_pause(loop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_PAUSE", LONG)
-
-    async def live() -> None:
-        agent = await merged(tmp_path)
-        os.killpg(agent.pid, signal.SIGKILL)
-        assert await everything(agent) == b"two\nthree\n"
-        assert await agent.wait(LONG)
-        await agent.end(LONG)
-
-    run(live())
+    agent = await merged(tmp_path)
+    os.killpg(agent.pid, signal.SIGKILL)
+    assert await everything(agent) == b"two\nthree\n"
+    assert await agent.wait(LONG)
+    await agent.end(LONG)
 
 
-def test_an_agent_can_be_ended_in_a_pause(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_can_be_ended_in_a_pause(loop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_PAUSE", LONG)
-
-    async def live() -> None:
-        before = open_files()
-        agent = await merged(tmp_path)
-        await agent.end(LONG)
-        assert_reaped(agent.pid)
-        assert open_files() == before
-
-    run(live())
+    before = open_files()
+    agent = await merged(tmp_path)
+    await agent.end(LONG)
+    assert_reaped(agent.pid)
+    assert open_files() == before
 
 
-def test_the_first_output_is_read_at_once_although_the_machine_has_just_started(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+async def test_the_first_output_is_read_at_once_although_the_machine_has_just_started(
+    loop: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "_PAUSE", LONG)
     monkeypatch.setattr(process, "monotonic", lambda: 0.0)
-
-    async def live() -> None:
-        agent = await start(f"echo one; {HANG}")
-        agent.merge_reads()
-        async with asyncio.timeout(60):
-            assert await agent.read() == b"one\n"
-        await agent.end(LONG)
-
-    run(live())
+    agent = await start(f"echo one; {HANG}")
+    agent.merges_reads = True
+    async with asyncio.timeout(60):
+        assert await agent.read() == b"one\n"
+    await agent.end(LONG)
 
 
-def test_what_many_agents_write_is_read_together(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_many_agents_write_is_read_together(loop: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """While there are many reads, a pause follows them; while there are few, the next one comes at once."""
     monkeypatch.setattr(process, "_PAUSE", LONG)
     now = 0.0
@@ -199,15 +182,10 @@ def test_what_many_agents_write_is_read_together(run: Run, monkeypatch: pytest.M
         ]
         agents, inputs = [agent for agent, _ in started], [stdin for _, stdin in started]
         for agent in agents:
-            agent.merge_reads()
-
-        async def written(word: bytes, count: int) -> None:
-            for stdin in inputs[:count]:
-                stdin.write(word)
-            await until(lambda: any(agent._pieces for agent in agents) or len(_merged()._pipes.select(0)) == count)
+            agent.merges_reads = True
 
         for few in (b"one", b"two"):
-            await written(few, 1)
+            inputs[0].write(few)
             assert await agents[0].read() == few
             assert _merged()._timer is None  # it watches
             now += 2 * LONG
@@ -216,7 +194,9 @@ def test_what_many_agents_write_is_read_together(run: Run, monkeypatch: pytest.M
         assert [await agent.read() for agent in agents] == [b"many"] * len(agents)
         assert _merged()._timer is not None  # it waits, also for agents that have been silent
         now += LONG / 2
-        await written(b"late", 2)
+        for stdin in inputs[:2]:
+            stdin.write(b"late")
+        await until(lambda: len(_merged()._pipes.select(0)) == 2)
         assert not any(agent._pieces for agent in agents)
         now += LONG
         _merged()._look()
@@ -225,87 +205,66 @@ def test_what_many_agents_write_is_read_together(run: Run, monkeypatch: pytest.M
         for agent in agents:
             await agent.end(LONG)
 
-    run(live())
+    loop(live())
 
 
-def test_nothing_is_lost_in_many_pauses(run: Run) -> None:
-    async def live() -> None:
-        agent = await start("n=0; while test $n -lt 3000; do echo $n; n=$((n+1)); done")
-        agent.merge_reads()
-        assert await everything(agent) == b"".join(b"%d\n" % number for number in range(3000))
-        await agent.end(LONG)
-
-    run(live())
+async def test_nothing_is_lost_in_many_pauses(loop: Run) -> None:
+    agent = await start("n=0; while test $n -lt 3000; do echo $n; n=$((n+1)); done")
+    agent.merges_reads = True
+    assert await everything(agent) == b"".join(b"%d\n" % number for number in range(3000))
+    await agent.end(LONG)
 
 
-def test_a_signal_is_a_negative_status(run: Run) -> None:
-    async def live() -> None:
-        agent = await start("kill -9 $$")
-        assert await agent.wait(LONG)
-        assert agent.status == -9
-        await agent.end(LONG)
-
-    run(live())
+async def test_a_signal_is_a_negative_status(loop: Run) -> None:
+    agent = await start("kill -9 $$")
+    assert await agent.wait(LONG)
+    assert agent.status == -9
+    await agent.end(LONG)
 
 
-def test_pieces_come_as_soon_as_they_are_there(run: Run, tmp_path: Path) -> None:
-    async def live() -> None:
-        agent = await start(f"mkfifo {tmp_path}/pipe; echo one; read go < {tmp_path}/pipe; echo two")
-        assert await read_until(agent, b"\n") == b"one\n"
-        (tmp_path / "pipe").write_text("go\n")
-        assert await everything(agent) == b"two\n"
-        await agent.end(LONG)
-
-    run(live())
+async def test_pieces_come_as_soon_as_they_are_there(loop: Run, tmp_path: Path) -> None:
+    agent = await start(f"mkfifo {tmp_path}/pipe; echo one; read go < {tmp_path}/pipe; echo two")
+    assert await read_until(agent, b"\n") == b"one\n"
+    (tmp_path / "pipe").write_text("go\n")
+    assert await everything(agent) == b"two\n"
+    await agent.end(LONG)
 
 
-def test_a_read_can_be_interrupted(run: Run, tmp_path: Path) -> None:
-    async def live() -> None:
-        agent = await start(f"mkfifo {tmp_path}/pipe; echo one; read go < {tmp_path}/pipe; echo two")
-        assert await read_until(agent, b"\n") == b"one\n"
-        reading = asyncio.get_running_loop().create_task(agent.read())
-        await asyncio.sleep(0)
-        agent.interrupt()
-        assert (await reading, await agent.read(), agent.is_interrupted) == (b"", b"", True)
-        agent.is_interrupted = False
-        (tmp_path / "pipe").write_text("go\n")
-        assert await everything(agent) == b"two\n"
-        await agent.end(LONG)
-
-    run(live())
+async def test_a_read_can_be_interrupted(loop: Run, tmp_path: Path) -> None:
+    agent = await start(f"mkfifo {tmp_path}/pipe; echo one; read go < {tmp_path}/pipe; echo two")
+    assert await read_until(agent, b"\n") == b"one\n"
+    reading = asyncio.get_running_loop().create_task(agent.read())
+    await asyncio.sleep(0)
+    agent.interrupt()
+    assert (await reading, await agent.read(), agent.is_interrupted) == (b"", b"", True)
+    agent.is_interrupted = False
+    (tmp_path / "pipe").write_text("go\n")
+    assert await everything(agent) == b"two\n"
+    await agent.end(LONG)
 
 
-def test_huge_output_is_read_to_its_last_byte(run: Run) -> None:
-    async def live() -> None:
-        agent = await start("head -c 5000000 /dev/zero; printf end")
-        said = await everything(agent)
-        assert (len(said), said[-3:]) == (5_000_003, b"end")
-        await agent.end(LONG)
-
-    run(live())
+async def test_huge_output_is_read_to_its_last_byte(loop: Run) -> None:
+    agent = await start("head -c 5000000 /dev/zero; printf end")
+    said = await everything(agent)
+    assert (len(said), said[-3:]) == (5_000_003, b"end")
+    await agent.end(LONG)
 
 
-def test_a_flood_of_errors_neither_blocks_nor_stays(run: Run) -> None:
-    async def live() -> None:
-        agent = await start("head -c 3000000 /dev/zero >&2; echo last words >&2; echo out")
-        assert await everything(agent) == b"out\n"
-        assert await agent.wait(LONG)
-        assert len(agent.stderr_tail) == 64 * 1024
-        assert agent.stderr_tail.endswith("last words\n")
-        await agent.end(LONG)
-
-    run(live())
+async def test_a_flood_of_errors_neither_blocks_nor_stays(loop: Run) -> None:
+    agent = await start("head -c 3000000 /dev/zero >&2; echo last words >&2; echo out")
+    assert await everything(agent) == b"out\n"
+    assert await agent.wait(LONG)
+    assert len(agent.stderr_tail) == 64 * 1024
+    assert agent.stderr_tail.endswith("last words\n")
+    await agent.end(LONG)
 
 
-def test_what_is_discarded_is_not_kept(run: Run) -> None:
-    async def live() -> None:
-        agent = await start("head -c 3000000 /dev/zero")
-        agent.is_discarding = True
-        assert await agent.wait(LONG)
-        assert await agent.read() == b""
-        await agent.end(LONG)
-
-    run(live())
+async def test_what_is_discarded_is_not_kept(loop: Run) -> None:
+    agent = await start("head -c 3000000 /dev/zero")
+    agent.is_discarding = True
+    assert await agent.wait(LONG)
+    assert await agent.read() == b""
+    await agent.end(LONG)
 
 
 async def test_nothing_is_kept_of_what_a_program_says_while_it_is_ended() -> None:
@@ -426,104 +385,82 @@ async def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: py
 # --- ending it ------------------------------------------------------------------------------------------
 
 
-def test_a_program_may_end_by_itself_when_it_is_asked_to(run: Run) -> None:
-    async def live() -> None:
-        agent = await start(f"trap 'echo saved >&2; exit 5' TERM; echo ready; {HANG} & wait")
-        await read_until(agent, b"ready")
-        await agent.end(LONG)
-        assert (agent.status, agent.stderr_tail) == (5, "saved\n")
-        assert_reaped(agent.pid)
-
-    run(live())
+async def test_a_program_may_end_by_itself_when_it_is_asked_to(loop: Run) -> None:
+    agent = await start(f"trap 'echo saved >&2; exit 5' TERM; echo ready; {HANG} & wait")
+    await read_until(agent, b"ready")
+    await agent.end(LONG)
+    assert (agent.status, agent.stderr_tail) == (5, "saved\n")
+    assert_reaped(agent.pid)
 
 
-def test_a_program_that_does_not_listen_is_killed(run: Run) -> None:
-    async def live() -> None:
-        gone: list[int] = []
-        agent = await start(DEAF, gone=gone)
-        await read_until(agent, b"ready")
-        assert not await agent.wait(0.01)
-        await agent.end(0.01)
-        assert (agent.status, gone) == (-9, [agent.pid])
-        assert_reaped(agent.pid)
-
-    run(live())
+async def test_a_program_that_does_not_listen_is_killed(loop: Run) -> None:
+    gone: list[int] = []
+    agent = await start(DEAF, gone=gone)
+    await read_until(agent, b"ready")
+    assert not await agent.wait(0.01)
+    await agent.end(0.01)
+    assert (agent.status, gone) == (-9, [agent.pid])
+    assert_reaped(agent.pid)
 
 
-def test_who_is_cancelled_still_ends_it_in_good_order(run: Run) -> None:
+async def test_who_is_cancelled_still_ends_it_in_good_order(loop: Run) -> None:
     """A task that was cancelled has time limits of its own while it cleans up."""
+    agent = await start(DEAF)
+    await read_until(agent, b"ready")
 
-    async def live() -> None:
-        agent = await start(DEAF)
-        await read_until(agent, b"ready")
-
-        async def use() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await agent.end(0.01)
-
-        using = asyncio.ensure_future(use())
-        await asyncio.sleep(0)
-        using.cancel()
-        await asyncio.wait([using])
-        assert using.cancelled()
-        assert agent.status == -9
-        assert_reaped(agent.pid)
-
-    run(live())
-
-
-def test_who_is_cancelled_while_ending_it_leaves_it_dead(run: Run) -> None:
-    async def live() -> None:
-        gone: list[int] = []
-        agent = await start(DEAF, gone=gone)
-        await read_until(agent, b"ready")
-        ending = asyncio.ensure_future(agent.end(LONG))
-        await asyncio.sleep(0)
-        ending.cancel()
-        await asyncio.wait([ending])
-        assert ending.cancelled()
-        await until(lambda: gone)
-        assert agent.status == -9
-        assert_reaped(agent.pid)
-
-    run(live())
-
-
-def test_two_may_end_it_at_once(run: Run) -> None:
-    async def live() -> None:
-        agent = await start(DEAF)
-        await read_until(agent, b"ready")
-        await asyncio.gather(agent.end(0.01), agent.end(0.01), agent.wait(LONG))
-        assert agent.status == -9
-
-    run(live())
-
-
-def test_it_may_end_in_the_moment_it_is_ended(run: Run) -> None:
-    async def live() -> None:
-        for _ in range(10):
-            agent = await start("exec true")
-            await agent.end(LONG)
-            assert agent.status in (0, -15)
-            assert_reaped(agent.pid)
-
-    run(live())
-
-
-def test_no_file_is_left_open(run: Run) -> None:
-    async def live() -> None:
-        await (agent := await start("true")).wait(LONG)  # whatever the loop itself opens is open then
-        await agent.end(LONG)
-        before = open_files()
-        for script in ("true", "echo out; echo err >&2", DEAF, "exec 1>&- 2>&-; sleep 600"):
-            agent = await start(script, stdin=b"prompt")
-            await agent.read()
+    async def use() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
             await agent.end(0.01)
-        assert open_files() == before
 
-    run(live())
+    using = asyncio.ensure_future(use())
+    await asyncio.sleep(0)
+    using.cancel()
+    await asyncio.wait([using])
+    assert using.cancelled()
+    assert agent.status == -9
+    assert_reaped(agent.pid)
+
+
+async def test_who_is_cancelled_while_ending_it_leaves_it_dead(loop: Run) -> None:
+    gone: list[int] = []
+    agent = await start(DEAF, gone=gone)
+    await read_until(agent, b"ready")
+    ending = asyncio.ensure_future(agent.end(LONG))
+    await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.wait([ending])
+    assert ending.cancelled()
+    await until(lambda: gone)
+    assert agent.status == -9
+    assert_reaped(agent.pid)
+
+
+async def test_two_may_end_it_at_once(loop: Run) -> None:
+    agent = await start(DEAF)
+    await read_until(agent, b"ready")
+    await asyncio.gather(agent.end(0.01), agent.end(0.01), agent.wait(LONG))
+    assert agent.status == -9
+
+
+async def test_it_may_end_in_the_moment_it_is_ended(loop: Run) -> None:
+    for _ in range(10):
+        agent = await start("exec true")
+        await agent.end(LONG)
+        assert agent.status in (0, -15)
+        assert_reaped(agent.pid)
+
+
+async def test_no_file_is_left_open(loop: Run) -> None:
+    await (agent := await start("true")).wait(LONG)  # whatever the loop itself opens is open then
+    await agent.end(LONG)
+    before = open_files()
+    for script in ("true", "echo out; echo err >&2", DEAF, "exec 1>&- 2>&-; sleep 600"):
+        agent = await start(script, stdin=b"prompt")
+        await agent.read()
+        await agent.end(0.01)
+    assert open_files() == before
 
 
 async def test_an_observer_of_its_end_may_fail() -> None:
@@ -562,7 +499,7 @@ def test_a_loop_that_is_closed_is_not_called(monkeypatch: pytest.MonkeyPatch) ->
     assert_reaped(agent.pid)
 
 
-def test_the_end_is_noticed_if_the_kernel_reaps(run: Run) -> None:
+def test_the_end_is_noticed_if_the_kernel_reaps(loop: Run) -> None:
     """As it does for a gateway whose parent ignored SIGCHLD. The status is unknown then."""
 
     async def live() -> None:
@@ -574,7 +511,7 @@ def test_the_end_is_noticed_if_the_kernel_reaps(run: Run) -> None:
 
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        run(live())
+        loop(live())
     finally:
         signal.signal(signal.SIGCHLD, before)
 
@@ -604,25 +541,19 @@ def test_only_an_agent_that_is_alone_is_started_by_the_loop_itself(loop: Run, mo
 # --- what it has started --------------------------------------------------------------------------------
 
 
-def test_its_children_do_not_outlive_it(run: Run) -> None:
-    async def live() -> None:
-        agent = await start("sleep 600 & echo $!; exit 0")
-        child = int(await read_until(agent, b"\n"))
-        assert await agent.wait(LONG)
-        await until(lambda: start_of(child) is None)
-        await agent.end(LONG)
-
-    run(live())
+async def test_its_children_do_not_outlive_it(loop: Run) -> None:
+    agent = await start("sleep 600 & echo $!; exit 0")
+    child = int(await read_until(agent, b"\n"))
+    assert await agent.wait(LONG)
+    await until(lambda: start_of(child) is None)
+    await agent.end(LONG)
 
 
-def test_its_children_end_with_it(run: Run) -> None:
-    async def live() -> None:
-        agent = await start(f"sleep 600 & echo $!; trap '' TERM; {HANG}")
-        child = int(await read_until(agent, b"\n"))
-        await agent.end(0.01)
-        await until(lambda: start_of(child) is None)
-
-    run(live())
+async def test_its_children_end_with_it(loop: Run) -> None:
+    agent = await start(f"sleep 600 & echo $!; trap '' TERM; {HANG}")
+    child = int(await read_until(agent, b"\n"))
+    await agent.end(0.01)
+    await until(lambda: start_of(child) is None)
 
 
 async def with_a_keeper(script: str, act: Callable[[AgentProcess], Awaitable[None]], folder: Path) -> None:
@@ -636,19 +567,21 @@ async def with_a_keeper(script: str, act: Callable[[AgentProcess], Awaitable[Non
         os.kill(int((folder / "keeper").read_text()), signal.SIGKILL)
 
 
-def test_a_pipe_that_somebody_keeps_open_is_given_up(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_somebody_keeps_open_is_given_up(
+    loop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def act(agent: AgentProcess) -> None:
         assert await everything(agent) == b"out\n"
         assert await agent.wait(LONG)
         assert agent.status == 0
 
     monkeypatch.setattr(process, "_DEAD_PIPE_SECONDS", 0.01)
-    run(with_a_keeper("echo out; exit 0", act, tmp_path))
+    loop(with_a_keeper("echo out; exit 0", act, tmp_path))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the size of a pipe is Linux's to tell")
 def test_a_loop_that_was_busy_reads_all_that_a_dead_program_has_said(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pipe is full, its program dead, and its time is up before anybody has looked."""
 
@@ -661,11 +594,11 @@ def test_a_loop_that_was_busy_reads_all_that_a_dead_program_has_said(
         assert len(await everything(agent)) == size
 
     monkeypatch.setattr(process, "_DEAD_PIPE_SECONDS", 0.0)
-    run(with_a_keeper('while [ ! -e go ]; do :; done; head -c "$(cat go)" /dev/zero; exit 0', act, tmp_path))
+    loop(with_a_keeper('while [ ! -e go ]; do :; done; head -c "$(cat go)" /dev/zero; exit 0', act, tmp_path))
 
 
 def test_a_number_is_not_signalled_when_its_process_is_gone(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process may have it then."""
     sent: list[tuple[bool, signal.Signals]] = []
@@ -682,4 +615,4 @@ def test_a_number_is_not_signalled_when_its_process_is_gone(
         assert sent == [(True, signal.SIGKILL)]
 
     monkeypatch.setattr(process, "_DEAD_PIPE_SECONDS", LONG)
-    run(with_a_keeper("while [ ! -e go ]; do :; done", act, tmp_path))
+    loop(with_a_keeper("while [ ! -e go ]; do :; done", act, tmp_path))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated
+from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.agent_events import (
     INTERRUPTED,
     Action,
@@ -68,7 +68,6 @@ from cursor_gateway.model.documents import (
     ToolTrace,
     Usage,
     WaitingCall,
-    document_type,
 )
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool
@@ -564,21 +563,6 @@ def test_a_reference_tells_its_lines_and_the_language_of_its_path() -> None:
     )
 
 
-def test_an_indented_fence_tells_by_how_much() -> None:
-    (document, *_) = documents([TextDelta("- ```py\n  x\n  ```"), FINISHED])
-    assert isinstance(document.metadata, CodeBlockMetadata)
-    assert document.metadata.indent == 2
-
-
-def test_inline_fences_stay_in_the_text_and_references_do_not() -> None:
-    run = RunInfo(id="chat_1", created="", fences="inline")
-    found = documents([TextDelta("```py\nx\n```\n\n```1:2:a.py\ny\n```"), FINISHED], run)
-    assert [(document_type(document.metadata), document.content) for document in found] == [
-        ("text", "```py\nx\n```"),
-        ("code_reference", "y"),
-    ]
-
-
 # --- tools ------------------------------------------------------------------------------------------
 
 
@@ -639,12 +623,6 @@ def test_a_call_of_the_callers_says_whose_it_is_at_once_and_at_its_end() -> None
     assert (reply.state, reply.ran_by, reply.duration_ms, reply.result.data) == (UNSET, "caller", 7, "seen")
 
 
-def test_a_call_that_was_never_answered_was_interrupted() -> None:
-    (document,) = documents([asks("k"), awaits("k"), FINISHED])
-    assert isinstance(document, ToolCallDocument)
-    assert (document.metadata.state, document.metadata.ran_by) == ("interrupted", "caller")
-
-
 def test_a_tool_of_the_agents_may_wait_for_an_answer_too() -> None:
     start, *_ = assemble([ToolStarted("c", SHELL, waits=True)])
     assert isinstance(start, DocumentStarted)
@@ -656,20 +634,6 @@ def test_a_tool_of_the_agents_may_wait_for_an_answer_too() -> None:
     (document,) = documents([ToolStarted("c", grep(), waits=True), ends("c")])
     assert isinstance(document, ToolCallDocument)
     assert (document.metadata.state, document.metadata.ran_by) == (UNSET, UNSET)
-
-
-def test_a_pause_tells_how_far_the_run_is_and_what_it_waits_for() -> None:
-    (paused,) = pauses([RunStarted("s", "Auto"), Unrecognized("?"), asks("k", {"p": 1}), awaits("k")])
-    assert (paused.id, paused.conversation_id, paused.model, paused.status) == ("chat_1", "conv_s", "Auto", "streaming")
-    assert paused.metadata == ResponseMetadata(
-        duration_ms=0,
-        tool_call_count=1,
-        turn_count=1,
-        unrecognized=1,
-        waiting_for=[WaitingCall(tool_call_id="k", tool_name="look", arguments={"p": 1}, document_id="doc_001")],
-    )
-    assert pauses([awaits()])[0].metadata.unrecognized is UNSET
-    assert envelope([asks("k"), awaits("k"), answers("k"), FINISHED]).metadata.waiting_for is UNSET
 
 
 def test_usage_is_counted_up_to_each_pause_with_what_the_callers_tools_gave() -> None:
@@ -694,19 +658,6 @@ def test_the_prompt_is_what_was_asked_first_however_often_the_agent_is_started()
     for event in events:
         assembler.push(event)
     assert assembler.prompt == "A longer prompt."
-
-
-def test_a_failed_tools_error_names_its_code_its_tool_and_its_details() -> None:
-    _, error = documents([ends("c", SHELL, FAILED)])
-    assert isinstance(error, ErrorDocument)
-    result = (error.metadata.error_code, error.metadata.source, error.metadata.details)
-    assert result == ("TOOL_ERROR", "run_terminal_cmd", "why")
-
-
-def test_what_is_known_of_a_tool_is_sent_at_its_start() -> None:
-    (start,) = assemble([starts("c", SHELL)])
-    assert isinstance(start, DocumentStarted)
-    assert start.metadata == KnownMetadata(command="ls")
 
 
 @pytest.mark.parametrize(
@@ -779,21 +730,6 @@ def test_the_model_is_known_as_soon_as_the_agent_reports_it() -> None:
     assert assembler.model == "Auto"
 
 
-def test_a_failure_keeps_its_facts() -> None:
-    failure = AgentUnauthenticated("Log in.", details="Not logged in").failure()
-    *_, error, done = assemble([RunFailed(failure=failure, usage=TokenCounts(prompt=1, completion=2), duration_ms=5)])
-    assert isinstance(done, Done)
-    assert done.failure == failure
-    assert (done.envelope.usage.total_tokens, done.envelope.metadata.duration_ms) == (3, 5)
-    assert isinstance(error, DocumentEnded)
-    assert isinstance(error.document, ErrorDocument)
-    assert msgspec.structs.asdict(error.document.metadata) == {
-        "error_code": "AGENT_UNAUTHENTICATED",
-        "source": "agent",
-        "details": "Not logged in",
-    }
-
-
 @pytest.mark.parametrize(("count", "expected"), [(0, UNSET), (2, 2)])
 def test_what_nobody_knows_is_counted(count: int, expected: object) -> None:
     events: list[AgentEvent] = [Unrecognized("?")] * count
@@ -805,24 +741,10 @@ def test_a_result_that_differs_is_marked(differs: bool, expected: object) -> Non
     assert envelope([RunFinished(text_differs=differs)]).metadata.result_differs == expected
 
 
-def test_the_backend_that_answered_instead_is_named() -> None:
-    assembler = Assembler(RUN)
-    assembler.fallback = "cli"
-    (*_, done) = assembler.push(FINISHED)
-    assert isinstance(done, Done)
-    assert done.envelope.metadata.fallback == "cli"
-
-
 @pytest.mark.parametrize(("is_warm", "expected"), [(False, UNSET), (True, True)])
 def test_an_agent_that_was_ready_is_mentioned(is_warm: bool, expected: object) -> None:
     events: list[AgentEvent] = [RunStarted("s", "Auto", is_warm=is_warm), FINISHED]
     assert envelope(events).metadata.warm == expected
-
-
-def test_only_tool_call_documents_count_as_tool_calls() -> None:
-    plan = Plan(tool="create_plan", title="", overview="", markdown="", todos=[])
-    events: list[AgentEvent] = [starts("a"), starts("b", SHELL), starts("c", plan), ends("d"), starts("a"), FINISHED]
-    assert envelope(events).metadata.tool_call_count == 2
 
 
 def test_the_agents_own_figures_are_the_usage() -> None:

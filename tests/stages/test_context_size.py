@@ -33,11 +33,6 @@ grown = st.lists(st.integers(0, 50_000), max_size=30).map(
 )
 
 
-@given(base=st.integers(0, 500_000), added=grown)
-def test_true_sizes_give_the_true_context(base: int, added: list[int]) -> None:
-    assert last_context(sum(base + size for size in added), added) == base + added[-1]
-
-
 @given(total=st.integers(0, 10**9))
 def test_one_call_read_all_of_it(total: int) -> None:
     assert last_context(total, [0]) == total
@@ -84,26 +79,6 @@ def test_several_calls_share_what_was_read() -> None:
     context.grow(200, 2)
     assert context.reported(3400, 3) == 1300  # base + 0, base + 100, base + 300
     assert not context.is_exact
-
-
-def test_calls_between_two_results_began_with_the_same_context() -> None:
-    one, other = ContextSize(), ContextSize()
-    one.grow(50, 2)  # the results of two calls of the model, told at once
-    other.grow(0, 1)
-    other.grow(50, 2)
-    assert one.reported(3050, 3) == other.reported(3050, 3)
-
-
-def test_another_agent_reports_its_own_calls_alone() -> None:
-    context = ContextSize()
-    context.grow(5000, 1)
-    context.restart(1)
-    assert context.reported(7000, 2) == 7000
-    assert context.is_exact
-
-
-def test_figures_of_nothing() -> None:
-    assert ContextSize().reported(0, 0) == 0
 
 
 def test_without_figures_a_call_read_the_prompt_and_what_was_added() -> None:
@@ -161,16 +136,6 @@ ACTIONS: dict[str, tuple[Action, str]] = {
 def test_a_call_adds_its_arguments_and_its_result(action: Action, text: str) -> None:
     expected = estimate_tokens(text)
     assert expected <= sum(tool_tokens(action)) <= expected + 25  # the names of the fields
-
-
-def test_of_a_long_output_only_what_the_agent_shows_its_model_is_added() -> None:
-    assert sum(tool_tokens(Command(tool="x", command="", output=WORDS * 50_000))) <= 40_000 / 3
-
-
-def test_the_model_wrote_the_arguments_and_not_the_result() -> None:
-    assert tool_tokens(Command(tool="x", command="make all", output=WORDS * 9))[0] == estimate_tokens("make all")
-    plan = ACTIONS["a plan"][0]
-    assert tool_tokens(plan)[1] == 0
 
 
 @pytest.mark.parametrize(

@@ -56,41 +56,37 @@ def _rows(url: str) -> list[tuple[str, int, int]]:
         return [(str(id), int(count), int(size)) for id, count, size in connection.execute(select).fetchall()]
 
 
-def test_every_reader_sees_the_same_before_and_after(database: str) -> None:
+async def test_every_reader_sees_the_same_before_and_after(database: str) -> None:
     noise = random.Random(1)
     words = ["".join(noise.choices("abcdefgh", k=5)) for _ in range(50)]
     said = [[ContentDelta("doc_001", " ".join(noise.choices(words, k=1500)))] for _ in range(60)]
-
-    async def live() -> None:
-        store = PostgresStore(database)
-        try:
-            counts = {
-                "every": await _run(store, "every", [[event] for event in EVERY_EVENT[:-1]] + [deltas(1, 2)]),
-                "long": await _run(store, "long", said),
-                "short": await _run(store, "short", [deltas(1)]),
-                "active": await _run(store, "active", [deltas(1), deltas(2)], is_ended=False),
-            }
-            before = {id: await _pages(store, id, 1) for id in counts}
-            rows = _rows(database)
-            assert await _fold_all(database) == 3
-            for id, count in counts.items():
-                for max_bytes in (1, 1_000_000):
-                    assert await _pages(store, id, max_bytes) == before[id]
-                assert len(before[id]) == count
-                for after in (0, 1, count - 1, count, count + 5):
-                    page = await store.events(id, ME, after=after, max_bytes=1_000_000)
-                    assert page.events == before[id][after:]
-            assert await _fold_all(database) == 0
-            after_folding = {id: (count, size) for id, count, size in _rows(database)}
-            assert after_folding["active"] == next((count, size) for id, count, size in rows if id == "active")
-            assert after_folding["every"][0] == after_folding["short"][0] == 1
-            was = next(size for id, _, size in rows if id == "long")
-            assert after_folding["long"][0] == -(-was // event_rows.ROW_BYTES)
-            assert after_folding["long"][1] < was / 2
-        finally:
-            await store.close()
-
-    asyncio.run(live())
+    store = PostgresStore(database)
+    try:
+        counts = {
+            "every": await _run(store, "every", [[event] for event in EVERY_EVENT[:-1]] + [deltas(1, 2)]),
+            "long": await _run(store, "long", said),
+            "short": await _run(store, "short", [deltas(1)]),
+            "active": await _run(store, "active", [deltas(1), deltas(2)], is_ended=False),
+        }
+        before = {id: await _pages(store, id, 1) for id in counts}
+        rows = _rows(database)
+        assert await _fold_all(database) == 3
+        for id, count in counts.items():
+            for max_bytes in (1, 1_000_000):
+                assert await _pages(store, id, max_bytes) == before[id]
+            assert len(before[id]) == count
+            for after in (0, 1, count - 1, count, count + 5):
+                page = await store.events(id, ME, after=after, max_bytes=1_000_000)
+                assert page.events == before[id][after:]
+        assert await _fold_all(database) == 0
+        after_folding = {id: (count, size) for id, count, size in _rows(database)}
+        assert after_folding["active"] == next((count, size) for id, count, size in rows if id == "active")
+        assert after_folding["every"][0] == after_folding["short"][0] == 1
+        was = next(size for id, _, size in rows if id == "long")
+        assert after_folding["long"][0] == -(-was // event_rows.ROW_BYTES)
+        assert after_folding["long"][1] < was / 2
+    finally:
+        await store.close()
 
 
 async def test_several_processes_fold_each_run_once(database: str) -> None:
