@@ -14,6 +14,7 @@ from cursor_gateway.acp_server.session_ids import SessionIds
 from cursor_gateway.acp_server.stdio import StdioTransport
 from cursor_gateway.client.asynchronous import AsyncClient
 from cursor_gateway.sources.acp.rpc import RpcError
+from cursor_gateway.stdio import StdioLines
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import http_client, unique
 
@@ -45,7 +46,7 @@ class Served:
         self.way = asyncio.Event()
         self.way.set()
         nothing, self._keeps_it_open = os.pipe()
-        transport = StdioTransport(nothing, os.open(os.devnull, os.O_WRONLY))
+        transport = StdioTransport(StdioLines(nothing, os.open(os.devnull, os.O_WRONLY)))
         self.server = AcpServer(
             transport, self._connect, SessionIds(ids), folder="/", default_mode="agent", log=lambda text: None
         )

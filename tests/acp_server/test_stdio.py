@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.acp_server import stdio
+from cursor_gateway import stdio
 from cursor_gateway.acp_server.stdio import StdioTransport
+from cursor_gateway.stdio import StdioLines
 from tests.server.conftest import eventually
 
 
 def with_transport(incoming: int, outgoing: int, use: Callable[[StdioTransport], Awaitable[None]]) -> None:
     async def used() -> None:
-        transport = StdioTransport(incoming, outgoing)
+        transport = StdioTransport(StdioLines(incoming, outgoing))
         await use(transport)
         transport.close()
 
@@ -39,7 +40,7 @@ def test_files_can_be_read_and_written(tmp_path: Path) -> None:
 
 
 def test_an_endless_line_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(stdio, "_LONGEST", 1000)
     reader, writer = os.pipe()
     os.write(writer, b"x" * 2000)  # and nothing ends it
 
@@ -93,4 +94,4 @@ def test_a_message_after_the_end_is_not_an_error() -> None:
     with_transport(reader, os.open(os.devnull, os.O_WRONLY), use)
     os.write(writer, b'{"method":"a"}\n')  # the loop is closed by now
     os.close(writer)
-    assert eventually(lambda: not transports[0]._reader.is_alive())
+    assert eventually(lambda: not transports[0]._lines._reader.is_alive())

@@ -71,12 +71,13 @@ def _service(store: PostgresStore, folder: Path, member: Member, source: Scripte
     volumes = {name: folder / name for name in member.volumes if name != member.host}
     for place in (folder / member.id, *volumes.values()):
         place.mkdir(parents=True, exist_ok=True)
+    runs = Runs(source, ENDLESS, Shares(max_runs=4 * member.capacity + 8))  # the database gives the places
     return LocalRunService(
         RunParts(
             routed(source),
-            Runs(source, ENDLESS, Shares(max_runs=4 * member.capacity + 8)),  # the database gives the places
+            runs,
             store,
-            Conversations(store, folder / member.id / "conversations", member.volumes),
+            Conversations(store, folder / member.id / "conversations", member.volumes, latest=runs.latest),
             Workspaces(folder / member.id, [], host=member.host, volumes=volumes),
             Defaults(model="auto"),
             member.id,

@@ -12,13 +12,11 @@ from cursor_gateway.cluster.front import Front, FrontLimits
 from cursor_gateway.cluster.hub import Hub
 from cursor_gateway.cluster.members import Members, Timing
 from cursor_gateway.errors import NoRunner
-from cursor_gateway.model.answers import QuestionAnswers, ToolResults
+from cursor_gateway.model.answers import ToolResults
 from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import Done
-from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.run_service import Asker, Defaults, RunRequest, continuation_of
-from cursor_gateway.store.base import Idempotency
 from cursor_gateway.store.cluster import Member, Role
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
@@ -71,23 +69,6 @@ def test_an_answer_to_a_run_whose_labels_nobody_has_now_may_be_sent_again(databa
         results = ToolResults({"call": ToolResult(text="42")})
         with pytest.raises(NoRunner, match=r"labels of this run \(gpu\); try again later"):
             await front.answer("run", Asker(owner=ME), results)
-
-    _with_front(database, test)
-
-
-def test_a_repeated_answer_to_a_run_that_has_ended_needs_no_runner(database: str) -> None:
-    """The one that has the volume may have died just now."""
-
-    async def test(front: Front, cluster: PostgresCluster) -> None:
-        await cluster.join(_member("dead", "here"))
-        await front.store.begin_run(new_run("run"))
-        end = run_end()
-        await front.store.append(lease("run"), 1, [Done(end.envelope)], end)
-        answers = QuestionAnswers([ClarificationAnswer(question_id="q", selected_option_ids=[])])
-        next = replace(new_run("next", "another"), idempotency=Idempotency("answers to run", ""))
-        await front.store.begin_run(next)
-        assert (await front.answer("run", Asker(owner=ME), answers)).run.id == "next"
-        assert await cluster.claim(_member("dead", "here"), has_room=True, most=9, known=[]) == []
 
     _with_front(database, test)
 

@@ -10,13 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from cursor_gateway.cluster.members import Members
-from cursor_gateway.errors import HostExhausted
+from cursor_gateway.errors import HostExhausted, InvalidRequest
+from cursor_gateway.model.agent_events import AgentEvent, Outcome, Question, ToolEnded, ToolStarted
+from cursor_gateway.model.answers import QuestionAnswers
+from cursor_gateway.model.documents import ClarificationAnswer, ClarificationQuestion
+from cursor_gateway.runs.run_service import Asker
 from cursor_gateway.runs.starter import TurnBuilder
 from cursor_gateway.store.base import Stored
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
 from tests.cluster.nodes import ME, asked, front, node, runner, stop_beating, until
-from tests.runs.scripted import STARTED, ScriptedSource, forever, say
+from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, forever, say
 from tests.store.making import new_run
 
 
@@ -36,6 +40,35 @@ async def test_a_run_that_its_process_gave_up_is_ended(database: str, tmp_path: 
         ended = await one.store.run("lost", lost.owner)
         assert ended is not None
         assert (ended.state, ended.failure_code, ended.epoch) == ("error", "runner_lost", 2)
+
+
+async def test_a_repeated_answer_to_a_run_that_has_ended_needs_no_runner(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that has the volume may have died just now."""
+    question = Question(tool="ask", title="", questions=[ClarificationQuestion(id="q", text="Which?", options=[])])
+    first: list[AgentEvent] = [
+        STARTED,
+        ToolStarted("a", question),
+        ToolEnded("a", question, Outcome(state="rejected")),
+        FINISHED,
+    ]
+    source = ScriptedSource([first], [[STARTED, *say("done"), FINISHED]])
+    async with (
+        node(database, tmp_path, runner("a"), source),
+        node(database, tmp_path, front()) as one,
+    ):
+        run = (await one.node.front.take(asked())).run
+        await until(lambda: run.done is not None)
+        answers = [ClarificationAnswer(question_id=id, selected_option_ids=[], text="notes.txt") for id in ("q", "x")]
+        given, wrong = (QuestionAnswers([answer]) for answer in answers)
+        answered = (await one.node.front.answer(run.id, Asker(owner=ME), given)).run
+        await until(lambda: answered.done is not None)
+        monkeypatch.setattr(one.node.front, "_ask", None)
+        again = await one.node.front.answer(run.id, Asker(owner=ME), given)
+        assert (again.run.id, again.is_repeat) == (answered.id, True)
+        with pytest.raises(InvalidRequest, match="questionId"):
+            await one.node.front.answer(run.id, Asker(owner=ME), wrong)
 
 
 async def test_a_takeover_ends_only_what_it_has_claimed(database: str) -> None:

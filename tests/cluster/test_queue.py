@@ -151,6 +151,17 @@ async def test_the_same_request_joins_the_one_in_the_queue(database: str, tmp_pa
             await take(one, later(idempotency_key="key", body=b"other"))
 
 
+async def test_a_question_that_is_asked_twice_is_queued_twice(database: str, tmp_path: Path) -> None:
+    async with (
+        node(database, tmp_path, small("a"), scripted()),
+        node(database, tmp_path, front(), limits=QUEUE) as one,
+    ):
+        await occupy(one)
+        first, again = [await queue(one, later(attempt="first")) for _ in range(2)]
+        assert first.id != again.id
+        assert (await take(one, later(attempt="retry"))).id == first.id
+
+
 async def test_a_request_whose_first_try_starts_meanwhile_is_not_queued_again(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

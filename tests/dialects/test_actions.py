@@ -4,6 +4,7 @@ import pytest
 
 from cursor_gateway.dialects.actions import ToolAction, action_of
 from cursor_gateway.model import documents
+from cursor_gateway.stages.diffs import line_diff
 
 
 def action(metadata: documents.Metadata, content: str | None = None) -> ToolAction | None:
@@ -80,6 +81,16 @@ def test_an_edit_has_its_diff() -> None:
     added = action(edit("edit", documents.Diff(old_string="", new_string="c", start_line=1, end_line=1)))
     assert added is not None
     assert "@@ -0,0 +1,1 @@" in added.output
+
+
+def test_a_diff_has_blank_lines_and_whole_lines() -> None:
+    before, after = "a\nb\x0cc\r\n", "a\n\nb\x0cc\n"
+    made = action(edit("edit", line_diff(before, after)))
+    assert made is not None
+    assert made.output == "--- a.py\n+++ a.py\n@@ -2,1 +2,2 @@\n-b\x0cc\r\n+\n+b\x0cc\n"
+    added = action(edit("edit", line_diff("a\nb\n", "a\n\nb\n")))
+    assert added is not None
+    assert added.output.endswith("@@ -1,1 +1,2 @@\n-a\n+a\n+\n")
 
 
 @pytest.mark.parametrize(

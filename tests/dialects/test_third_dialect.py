@@ -40,8 +40,8 @@ def with_gateway(
 
     async def live() -> None:
         source, store = ScriptedSource(*scripts), SqliteStore(folder)
-        conversations = Conversations(store, folder / "conversations")
         runs, workspaces = Runs(source, ENDLESS, Shares(max_runs=1)), Workspaces(folder, [])
+        conversations = Conversations(store, folder / "conversations", latest=runs.latest)
         settings = Settings(**changed)  # type: ignore[arg-type] # each of its right type
         defaults = Defaults(model="auto", model_aliases=settings.model_aliases)
         parts = RunParts(routed(source), runs, store, conversations, workspaces, defaults, "here", lambda: 0)

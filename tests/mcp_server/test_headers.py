@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.mcp_server.endpoint import accepts_both, check_headers
+from cursor_gateway.mcp_server.headers import accepts_both, check_headers
 from cursor_gateway.mcp_server.messages import Request, RpcError
 
 META: dict[str, Any] = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}

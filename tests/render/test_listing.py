@@ -18,8 +18,9 @@ from cursor_gateway.render.listing import (
     numbered_rows,
     plain_rows,
 )
-from cursor_gateway.render.looks import line_runs, split_lines
+from cursor_gateway.render.looks import line_runs
 from cursor_gateway.render.terminal import make_console
+from cursor_gateway.stages.diffs import split_lines
 from tests.render.screen import screen
 
 

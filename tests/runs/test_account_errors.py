@@ -43,12 +43,13 @@ class Place:
         self.source.known = ["auto", "opus"]
         self.watcher = Watcher()
         self.store = closed_later(SqliteStore(tmp_path))
+        runs = Runs(self.source, ENDLESS, Shares(max_runs=4), [self.watcher])
         self.service = LocalRunService(
             RunParts(
                 routed(self.source),
-                Runs(self.source, ENDLESS, Shares(max_runs=4), [self.watcher]),
+                runs,
                 self.store,
-                Conversations(self.store, tmp_path / "conversations"),
+                Conversations(self.store, tmp_path / "conversations", latest=runs.latest),
                 Workspaces(tmp_path / "work", []),
                 Defaults(model="auto"),
                 "instance",

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cursor_gateway.errors import ShuttingDown, TooManyRuns
+from cursor_gateway.errors import RunCancelled, ShuttingDown, TooManyRuns
 from cursor_gateway.runs import admission
 from cursor_gateway.runs.admission import KeyedLocks, Runs, Shares
 from cursor_gateway.runs.run import Run
@@ -35,9 +35,24 @@ def start(runs: Runs, id: str = "chat_1", owner: str = "me", ended: list[Run] | 
 
 
 def start_in(runs: Runs, id: str, owner: str, ended: list[Run] | None = None) -> Run:
-    run = new_run(id, owner)
+    run = Run(info(id, f"conv of {id}"), UnstoredLog(owner=owner))
     runs.start(run, turn(run.id), ended=lambda: None if ended is None else ended.append(run))
     return run
+
+
+async def test_the_latest_run_of_a_conversation_is_known_until_nothing_is_left_of_it() -> None:
+    runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=2))
+    assert runs.latest("conv_1") is None
+    first, second = new_run("chat_1"), new_run("chat_2")
+    runs.start(first, turn("chat_1"))
+    assert runs.latest("conv_1") is first
+    runs.start(second, turn("chat_2"))
+    await first.cancel(RunCancelled("Stopped."))
+    await first.gone()  # later than the second began
+    assert runs.latest("conv_1") is second
+    await second.cancel(RunCancelled("Stopped."))
+    await second.gone()
+    assert runs.latest("conv_1") is None
 
 
 # --- places ---------------------------------------------------------------------------------------------

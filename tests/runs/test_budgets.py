@@ -6,7 +6,7 @@ import pytest
 
 from cursor_gateway.errors import KeyQuotaExhausted
 from cursor_gateway.model.costs import Budget, Price
-from cursor_gateway.runs.admission import Budgets, day_end, month_end
+from cursor_gateway.runs.admission import check_budget, day_end, month_end
 from cursor_gateway.store.base import DayUsage, Store
 
 NOW = datetime(2026, 11, 18, 13, 30, tzinfo=UTC)
@@ -29,9 +29,8 @@ class Used:
 
 
 def check(used: Used, budgets: dict[str, Budget], owner: str = "alice") -> KeyQuotaExhausted | None:
-    made = Budgets(budgets, PRICES, cast(Store, used), lambda: int(NOW.timestamp() * 1000))
     try:
-        asyncio.run(made.check(owner))
+        asyncio.run(check_budget(owner, budgets, PRICES, cast(Store, used), int(NOW.timestamp() * 1000)))
     except KeyQuotaExhausted as error:
         return error
     return None

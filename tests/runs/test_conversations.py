@@ -12,6 +12,7 @@ from cursor_gateway.model.messages import AssistantMessage, Instructions, Messag
 from cursor_gateway.prompting.fingerprints import Scope
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.log import LiveLog, Quoted
+from cursor_gateway.runs.run import Run
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import NewMessage, NewRun
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -30,8 +31,13 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def known(store: SqliteStore, tmp_path: Path) -> Conversations:
-    return Conversations(store, tmp_path / "conversations")
+def latest() -> dict[str, Run]:
+    return {}
+
+
+@pytest.fixture
+def known(store: SqliteStore, tmp_path: Path, latest: dict[str, Run]) -> Conversations:
+    return Conversations(store, tmp_path / "conversations", latest=latest.get)
 
 
 def said(
@@ -152,16 +158,18 @@ def test_the_same_story_elsewhere_is_another_conversation(
     assert at_once(known.find_by_history(scope, [*TOLD, UserMessage("two")])).id != "conv_1"
 
 
-def test_one_at_work_is_passed_over_for_another_that_said_the_same(known: Conversations, store: SqliteStore) -> None:
+def test_one_at_work_is_passed_over_for_another_that_said_the_same(
+    known: Conversations, latest: dict[str, Run], store: SqliteStore
+) -> None:
     said(store, "conv_1")
     said(store, "conv_2")
     messages = [*TOLD, UserMessage("two")]
     first = at_once(known.find_by_history(SCOPE, messages)).id
     busy = new_run("chat_2")
-    known.begin(first, busy)
+    latest[first] = busy
     second = at_once(known.find_by_history(SCOPE, messages)).id
     assert {first, second} == {"conv_1", "conv_2"}
-    known.begin(second, busy)
+    latest[second] = busy
     assert at_once(known.find_by_history(SCOPE, messages)).id not in (first, second)
 
 
@@ -186,23 +194,12 @@ def test_new_ones_have_ids_of_their_own(known: Conversations) -> None:
 # --- one turn at a time ---------------------------------------------------------------------------------
 
 
-def test_the_latest_run_is_known_until_nothing_is_left_of_it(known: Conversations) -> None:
-    first, second = new_run("chat_1"), new_run("chat_2")
-    assert known.latest("conv_1") is None
-    known.begin("conv_1", first)
-    assert known.latest("conv_1") is first
-    known.begin("conv_1", second)
-    known.end("conv_1", first)  # later than the second began
-    assert known.latest("conv_1") is second
-    known.end("conv_1", second)
-    known.end("conv_1", second)
-    assert known.latest("conv_1") is None
-
-
-def test_the_session_is_that_of_the_latest_run(known: Conversations, store: SqliteStore) -> None:
+def test_the_session_is_that_of_the_latest_run(
+    known: Conversations, latest: dict[str, Run], store: SqliteStore
+) -> None:
     said(store, session_id="session-1")
     run = new_run("chat_2", session_id="session-2")
-    known.begin("conv_1", run)
+    latest["conv_1"] = run
     assert asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")])).session_id == "session-2"
     run.log.session_id = None
     assert asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")])).session_id == "session-1"
@@ -221,9 +218,11 @@ def test_what_is_removed_is_gone(known: Conversations, store: SqliteStore) -> No
         asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")]))
 
 
-def test_folders_without_a_conversation_are_strays(known: Conversations, store: SqliteStore) -> None:
+def test_folders_without_a_conversation_are_strays(
+    known: Conversations, latest: dict[str, Run], store: SqliteStore
+) -> None:
     said(store, "conv_1")
-    known.begin("conv_2", new_run())  # the store did not take it yet
+    latest["conv_2"] = new_run()  # the store did not take it yet
     for id in ("conv_1", "conv_2", "conv_3", "notes"):
         known.folder(id).mkdir(parents=True)
     for id in ("conv_1", "conv_3", "conv_4"):
@@ -246,10 +245,12 @@ def test_there_may_be_no_folders_at_all(known: Conversations, store: SqliteStore
     assert asyncio.run(known.file_sizes()) == {}
 
 
-def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store: SqliteStore) -> None:
+def test_a_run_that_was_stopped_keeps_nobody_waiting(
+    known: Conversations, latest: dict[str, Run], store: SqliteStore
+) -> None:
     said(store)
     run = new_run("chat_2", session_id="session-1")
-    known.begin("conv_1", run)
+    latest["conv_1"] = run
     messages = [*TOLD, UserMessage("two")]
     assert at_once(known.find_by_history(SCOPE, messages)).id != "conv_1"
     run.machine.stop_reason = RunCancelled("Stopped.")

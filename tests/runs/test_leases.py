@@ -41,12 +41,13 @@ class Gateway:
         self.source, self.store = source, store
         self.alive = True
         self.others: dict[str, Gateway] = {}
+        runs = Runs(source, ENDLESS, Shares(max_runs=20))
         self.service = LocalRunService(
             RunParts(
                 routed(source),
-                Runs(source, ENDLESS, Shares(max_runs=20)),
+                runs,
                 store,
-                Conversations(store, folder / "conversations"),
+                Conversations(store, folder / "conversations", latest=runs.latest),
                 Workspaces(folder, []),
                 Defaults(**{"model": "auto", **defaults}),
                 name,

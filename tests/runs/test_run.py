@@ -340,10 +340,14 @@ async def test_nothing_is_left_of_a_run_that_never_started() -> None:
     assert run.log.events == []
 
 
-async def test_a_loop_that_ends_takes_the_run_with_it() -> None:
+def test_a_loop_that_ends_takes_the_run_with_it() -> None:
     run, source = new_run(), ScriptedSource([say("Half"), forever()])
-    begin(run, source)
-    await turns_of_the_loop()
+
+    async def live() -> None:
+        begin(run, source)
+        await turns_of_the_loop()
+
+    asyncio.run(live())
     assert (code(run), source.ended) == ("cancelled", 1)
 
 
@@ -405,6 +409,19 @@ def test_each_limit_ends_a_run_that_would_never_end(loop: Loop, script: list[Ste
         assert run.done.failure is not None
         assert expected in run.done.failure.message
         assert run.done.envelope.metadata.duration_ms >= 1
+
+    loop(live())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_limit_of_no_time_at_all_ends_a_run(loop: Loop) -> None:
+    """A loop may call back at once instead of setting a timer."""
+
+    async def live() -> None:
+        run = new_run()
+        begin(run, ScriptedSource([forever()]), limits=limits(first_event_seconds=0.0))
+        await run.gone()
+        assert code(run) == "agent_timed_out"
 
     loop(live())
 

@@ -64,12 +64,13 @@ class Place:
         self.work, self.folder = tmp_path / "work", tmp_path / "conversations"
         self.store = closed_later(SqliteStore(tmp_path))
         store = type(self).wrap(self.store)
+        runs = Runs(source, ENDLESS, Shares(max_runs=max_runs))
         self.service = LocalRunService(
             RunParts(
                 routed(source),
-                Runs(source, ENDLESS, Shares(max_runs=max_runs)),
+                runs,
                 store,
-                Conversations(store, self.folder),
+                Conversations(store, self.folder, latest=runs.latest),
                 Workspaces(self.work, []),
                 Defaults(**{"model": "auto", **defaults}),
                 "instance",

@@ -75,7 +75,7 @@ class Place:
                 routed(self.source),
                 self.runs,
                 self.store,
-                Conversations(self.store, tmp_path / "conversations"),
+                Conversations(self.store, tmp_path / "conversations", latest=self.runs.latest),
                 Workspaces(tmp_path, []),
                 Defaults(model="auto"),
                 "instance",

@@ -327,7 +327,7 @@ async def said(gateway: Gateway, text: str) -> str:
     with run.reader() as reader:
         while not reader.at_end:
             await reader.next()
-    await true(lambda: gateway.service.conversations.latest(run.info.conversation_id or "") is None)
+    await true(lambda: gateway.service.runs.latest(run.info.conversation_id or "") is None)
     return run.info.conversation_id or ""
 
 

@@ -432,6 +432,8 @@ def test_an_answer_that_must_be_json(http: httpx2.Client, stream: bool) -> None:
     response = created(http, prompt, stream=stream, text={"format": format})
     assert text_of(response) == '{"a": 1}'
     assert read_response(http.get(f"/v1/responses/{response.id}").content) == response
+    unfit = create(http, standin("say", "No."), stream=stream, text={"format": format})
+    assert error(unfit) == (424, "answer_unfit", "text.format")
 
 
 def test_codex_asks_once_for_an_answer_that_is_never_json(gateway: RunningGateway, http: httpx2.Client) -> None:

@@ -177,12 +177,13 @@ class Site:
 
     def __init__(self, folder: Path, source: ScriptedSource, store: SqlStore | None = None) -> None:
         self.source, self.store = source, store or SqliteStore(folder)
+        runs = Runs(source, ENDLESS, Shares(max_runs=99))
         self.service = LocalRunService(
             RunParts(
                 routed(source),
-                Runs(source, ENDLESS, Shares(max_runs=99)),
+                runs,
                 self.store,
-                Conversations(self.store, folder / "conversations"),
+                Conversations(self.store, folder / "conversations", latest=runs.latest),
                 Workspaces(folder, []),
                 Defaults(model="auto"),
                 "instance",

@@ -13,7 +13,7 @@ from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.server.bodies import UnreadReplies
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.replies import RouteEndpoint
-from cursor_gateway.server.streaming import Reading, _step
+from cursor_gateway.server.streaming import Reading, _split
 from cursor_gateway.settings import Settings
 
 LARGE = b"x" * 100_000
@@ -103,7 +103,9 @@ async def test_whole_answers_are_built_one_at_a_time_and_the_same_one_once() -> 
 
 def test_events_that_wait_are_encoded_in_steps() -> None:
     events: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 1000) for _ in range(1000)]
-    assert _step(events) == 263
-    assert _step(events[:10]) == 10
-    assert _step([ContentDelta("doc_001", "x" * 10_000_000), *events]) == 1
-    assert _step([]) == 0
+    assert _split(events) == (events[:263], events[263:])
+    assert _split(events[:10]) == (events[:10], [])
+    long = ContentDelta("doc_001", "x" * 10_000_000)
+    assert _split([long, *events]) == ([long], events)
+    assert _split([*events[:3], long]) == ([*events[:3], long], [])
+    assert _split([]) == ([], [])

@@ -244,6 +244,10 @@ def test_another_gateway_is_noticed_although_this_one_was_alone(
     ledger.close()
 
 
+watched = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only where its process can be watched")
+
+
+@watched
 def test_a_gateway_that_runs_is_not_looked_at_again_until_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +258,6 @@ def test_a_gateway_that_runs_is_not_looked_at_again_until_it_ends(
         with monkeypatch.context() as patched:
             patched.setattr(module, "_is_alive", None)
             assert ledger.dead() == []
-            (tmp_path / "notes").mkdir()
             os.utime(tmp_path, (2, 2))
             with pytest.raises(TypeError):  # it would be looked at
                 ledger.dead()
@@ -262,12 +265,10 @@ def test_a_gateway_that_runs_is_not_looked_at_again_until_it_ends(
         signal_group(other.pid, signal.SIGKILL)
         other.wait()
         assert ledger.dead() == [folder.name]
-        assert ledger.dead() == [folder.name]
 
 
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only where its process can be watched")
+@watched
 def test_a_process_that_is_no_gateway_any_more_is_not_watched(tmp_path: Path) -> None:
-    """Its number may be in use again, or it has another meaning here."""
     with opened(tmp_path) as ledger, group() as other:
         folder = left_behind(tmp_path, "1-1", gateway=f"{other.pid}-1")
         os.utime(tmp_path, (1, 1))

@@ -113,7 +113,7 @@ WRITES = "echo one; while ! test -e two; do sleep 0.01; done; echo two; echo thr
 async def merged(folder: Path) -> AgentProcess:
     """An agent that has been read once, and has written more since then."""
     agent = await start(f"{WRITES}; {HANG}", folder=str(folder))
-    agent.merge_reads()
+    agent.merges_reads = True
     assert await agent.read() == b"one\n"  # never delayed
     (folder / "two").touch()
     await until((folder / "written").exists)
@@ -162,7 +162,7 @@ async def test_the_first_output_is_read_at_once_although_the_machine_has_just_st
     monkeypatch.setattr(process, "_PAUSE", LONG)
     monkeypatch.setattr(process, "monotonic", lambda: 0.0)
     agent = await start(f"echo one; {HANG}")
-    agent.merge_reads()
+    agent.merges_reads = True
     async with asyncio.timeout(60):
         assert await agent.read() == b"one\n"
     await agent.end(LONG)
@@ -182,15 +182,10 @@ def test_what_many_agents_write_is_read_together(loop: Run, monkeypatch: pytest.
         ]
         agents, inputs = [agent for agent, _ in started], [stdin for _, stdin in started]
         for agent in agents:
-            agent.merge_reads()
-
-        async def written(word: bytes, count: int) -> None:
-            for stdin in inputs[:count]:
-                stdin.write(word)
-            await until(lambda: any(agent._pieces for agent in agents) or len(_merged()._pipes.select(0)) == count)
+            agent.merges_reads = True
 
         for few in (b"one", b"two"):
-            await written(few, 1)
+            inputs[0].write(few)
             assert await agents[0].read() == few
             assert _merged()._timer is None  # it watches
             now += 2 * LONG
@@ -199,7 +194,9 @@ def test_what_many_agents_write_is_read_together(loop: Run, monkeypatch: pytest.
         assert [await agent.read() for agent in agents] == [b"many"] * len(agents)
         assert _merged()._timer is not None  # it waits, also for agents that have been silent
         now += LONG / 2
-        await written(b"late", 2)
+        for stdin in inputs[:2]:
+            stdin.write(b"late")
+        await until(lambda: len(_merged()._pipes.select(0)) == 2)
         assert not any(agent._pieces for agent in agents)
         now += LONG
         _merged()._look()
@@ -213,7 +210,7 @@ def test_what_many_agents_write_is_read_together(loop: Run, monkeypatch: pytest.
 
 async def test_nothing_is_lost_in_many_pauses(loop: Run) -> None:
     agent = await start("n=0; while test $n -lt 3000; do echo $n; n=$((n+1)); done")
-    agent.merge_reads()
+    agent.merges_reads = True
     assert await everything(agent) == b"".join(b"%d\n" % number for number in range(3000))
     await agent.end(LONG)
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done, Paused
-from cursor_gateway.model.documents import WaitingCall
+from cursor_gateway.model.documents import Usage, WaitingCall
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     Behind,
@@ -299,14 +299,15 @@ def everything_in(folder: Path) -> dict[str, list[object]]:
     """All rows of the database, besides those of the index."""
     with closing(sqlite3.connect(folder / FILE)) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        return {
-            name: connection.execute(f"SELECT * FROM {name}").fetchall()
-            for name in tables
-            if not name.startswith(("search", "sqlite_"))
-        }
+        kept = [name for name in tables if not name.startswith(("search", "sqlite_"))]
+        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in kept}
 
 
+GUESSED = replace(
+    envelope("guessed"), usage=Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3, estimated=True)
+)
 WHOLE_RUNS: list[tuple[NewRun, RunEnd]] = [
+    (first("guessed", "c8"), replace(run_end("guessed"), envelope=GUESSED)),
     (first("plain", "c1"), run_end("plain")),
     (replace(first("asked", "c2"), request=b"asked", continuation=b"more", client="curl"), run_end("asked")),
     (replace(first("failed", "c3"), request=b"asked", continuation=b"more"), run_end("failed", status="error")),

@@ -1,24 +1,9 @@
-"""JSON-RPC messages on standard input and output.
-
-Threads read and write: unlike an event loop, they can use any kind of file. They are daemons, because a read ends when
-the editor does, which may be never.
-"""
-
-import asyncio
-import os
-from collections.abc import Callable
-from contextlib import suppress
-from queue import SimpleQueue
-from threading import Thread
+"""JSON-RPC messages on standard input and output."""
 
 from cursor_gateway.sources.acp.rpc import Message, line_of, message_of
-from cursor_gateway.sources.base import LONGEST_LINE
-from cursor_gateway.wire.lines import LineSplitter
+from cursor_gateway.stdio import StdioLines
 
-_READ = 65_536  # bytes at once
 _PARSE_ERROR = -32700
-_WAITING = 1_000  # lines that may wait for an editor that does not read
-_FLUSH_SECONDS = 5.0
 
 _UNREADABLE = line_of(
     {
@@ -30,87 +15,17 @@ _UNREADABLE = line_of(
 
 
 class StdioTransport:
-    def __init__(self, incoming: int, outgoing: int) -> None:
-        """File descriptors."""
-        self._incoming, self._outgoing = incoming, outgoing
-        self._loop = asyncio.get_running_loop()
-        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._out: SimpleQueue[bytes | None] = SimpleQueue()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._is_broken = False
-        self._reader = Thread(target=self._read, name="stdin", daemon=True)
-        self._writer = Thread(target=self._write, name="stdout", daemon=True)
-        self._reader.start()
-        self._writer.start()
+    def __init__(self, lines: StdioLines) -> None:
+        self._lines = lines
+        self.drained, self.close = lines.drained, lines.close
 
     def send(self, message: Message) -> None:
-        self._out.put(line_of(message))
-        if self._out.qsize() > _WAITING:
-            self._room.clear()
-
-    async def drained(self) -> None:
-        """Waits while too much waits for the editor."""
-        await self._room.wait()
+        self._lines.send(line_of(message))
 
     async def receive(self) -> Message | None:
-        while (line := await self._lines.get()) is not None:
+        while (line := await self._lines.receive()) is not None:
             if (message := message_of(line)) is not None:
                 return message
             if line.strip():
-                self._out.put(_UNREADABLE)
+                self._lines.send(_UNREADABLE)
         return None
-
-    def close(self) -> None:
-        """What was sent is written first."""
-        self._out.put(None)
-        self._writer.join(_FLUSH_SECONDS)
-
-    # --- in threads -----------------------------------------------------------------------------------
-
-    def _read(self) -> None:
-        splitter, unended = LineSplitter(), 0
-        while unended <= LONGEST_LINE:
-            try:
-                piece = os.read(self._incoming, _READ)
-            except OSError:
-                break
-            if not piece:
-                break
-            lines = splitter.push(piece)
-            unended = 0 if lines else unended + len(piece)
-            for line in lines:
-                self._call(self._lines.put_nowait, line)
-        for line in splitter.flush():
-            self._call(self._lines.put_nowait, line)
-        self._end()
-
-    def _write(self) -> None:
-        while (line := self._out.get()) is not None:
-            view = memoryview(line)
-            while view and not self._is_broken:
-                try:
-                    view = view[os.write(self._outgoing, view) :]
-                except OSError:  # the editor reads no more
-                    self._is_broken = True
-                    self._end()
-            if self._out.qsize() <= _WAITING // 2:
-                self._call(self._room.set)
-
-    def _end(self) -> None:
-        self._call(self._lines.put_nowait, None)
-
-    def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits
-            self._loop.call_soon_threadsafe(function, *arguments)
-
-
-def standard_streams() -> tuple[int, int]:
-    """For the protocol alone: for other code and for children, standard input is empty, and output goes to standard
-    error."""
-    incoming, outgoing = os.dup(0), os.dup(1)
-    empty = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(empty, 0)
-    os.dup2(2, 1)
-    os.close(empty)
-    return incoming, outgoing

@@ -4,8 +4,9 @@ Joined, the message chunks of a run are its text (`ChatResponse.text`). The same
 session that is loaded again looks as it did.
 """
 
+from collections.abc import Sequence
 from posixpath import join
-from typing import Any
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -56,6 +57,20 @@ _ENTRY_STATES: dict[documents.TodoStatus, shapes.EntryStatus] = {
 }  # cancelled ones are not shown
 
 
+_Contents: TypeAlias = list[shapes.ToolContent] | UnsetType
+
+
+class _Details(TypedDict, total=False):
+    locations: list[shapes.Location] | UnsetType
+    raw_input: Any
+    raw_output: Any
+
+
+class _Changed(_Details, total=False):
+    title: str
+    kind: shapes.ToolKind
+
+
 class SessionTodos:
     """The to-dos of a session, which each update of the plan lists in full."""
 
@@ -103,9 +118,7 @@ class RunUpdates:
         self._open: dict[str, document_events.DocumentStarted] = {}
         self._outputs: dict[str, str] = {}  # the ends of those of commands that still run
         self._calls: dict[str, str] = {}  # of documents that continue another one's call
-        self._decided: dict[
-            str, shapes.ToolCallUpdate
-        ] = {}  # the ends of calls whose commands have not begun, by these
+        self._decided: dict[str, shapes.ToolCallUpdate] = {}  # by commands that have not begun: the ends of their calls
         self._tools: dict[str, str] = {}  # the names of those that are used now
 
     def push(self, event: document_events.DocumentEvent, /) -> list[shapes.SessionUpdate]:
@@ -117,19 +130,14 @@ class RunUpdates:
                 return self._grown(id, text)
             case document_events.TerminalOutput(id=id, text=text):
                 shown = self._outputs[id] = (self._outputs.get(id, "") + text)[-_TAIL:]
-                return [shapes.ToolCallUpdate(tool_call_id=self.call_id(id), content=[_code(shown)])]
+                return [self._change(id, content=[_code(shown)])]
             case document_events.ToolCallStarted(id=id, tool_name=name):
                 self._tools[id] = name
                 return [self._call(id, name, _KINDS.get(name, "other"), "in_progress")]
             case document_events.ToolCallArguments(id=id, arguments=arguments):
-                return [
-                    shapes.ToolCallUpdate(
-                        tool_call_id=self.call_id(id),
-                        title=self._tool_title(self._tools.get(id, "tool"), arguments),
-                        locations=self._locations(arguments),
-                        raw_input=arguments,
-                    )
-                ]
+                title = self._tool_title(self._tools.get(id, "tool"), arguments)
+                places = self._locations(arguments)
+                return [self._change(id, title=title, locations=places, raw_input=arguments)]
             case document_events.DocumentEnded(document=document):
                 for kept in (self._open, self._outputs, self._tools):
                     kept.pop(document.id, None)
@@ -155,15 +163,9 @@ class RunUpdates:
             case "terminal_command":
                 return self._command(event.id, known)
             case "file_edit":
-                return [
-                    shapes.ToolCallStart(
-                        tool_call_id=self.call_id(event.id),
-                        title=_title(f"Edit {self._short(known.file_path) if known.file_path else 'a file'}"),
-                        kind="edit",
-                        status="in_progress",
-                        locations=[shapes.Location(path=self._absolute(known.file_path))] if known.file_path else UNSET,
-                    )
-                ]
+                title = f"Edit {self._short(known.file_path) if known.file_path else 'a file'}"
+                places = [shapes.Location(path=self._absolute(known.file_path))] if known.file_path else UNSET
+                return [self._call(event.id, title, "edit", "in_progress", locations=places)]
             case "plan":
                 started = self._call(event.id, f"Plan: {known.title}" if known.title else "Plan", "think", "pending")
                 return [started, self._todos.replace(known.todos)] if known.todos else [started]
@@ -184,15 +186,7 @@ class RunUpdates:
         if (decided := self._decided.pop(command, None)) is not None:
             self._calls[id] = decided.tool_call_id
             return [shapes.ToolCallUpdate(tool_call_id=decided.tool_call_id, status="in_progress", raw_input=details)]
-        return [
-            shapes.ToolCallStart(
-                tool_call_id=self.call_id(id),
-                title=_title(command),
-                kind="execute",
-                status="in_progress",
-                raw_input=details,
-            )
-        ]
+        return [self._call(id, command, "execute", "in_progress", raw_input=details)]
 
     def _grown(self, id: str, text: str) -> list[shapes.SessionUpdate]:
         started = self._open.get(id)
@@ -202,7 +196,7 @@ class RunUpdates:
             case "thinking":
                 return [self._thought(id, text)]
             case "plan":  # which comes in one piece
-                return [shapes.ToolCallUpdate(tool_call_id=self.call_id(id), content=[_text(text)])]
+                return [self._change(id, content=[_text(text)])]
             case _:
                 return []
 
@@ -215,32 +209,19 @@ class RunUpdates:
             case documents.CodeBlockDocument() | documents.CodeReferenceDocument():
                 return [self._said(document.id, documents.said_in(document) or "")]
             case documents.TerminalCommandDocument(metadata=metadata):
-                return [
-                    self._end(
-                        document.id,
-                        metadata,
-                        [_code(metadata.output)] if metadata.output else [],
-                        raw_output={"exitCode": metadata.exit_code, "stdout": metadata.output, "stderr": ""},
-                    )
-                ]
+                content = [_code(metadata.output)] if metadata.output else []
+                raw = {"exitCode": metadata.exit_code, "stdout": metadata.output, "stderr": ""}
+                return [self._end(document.id, metadata, content, raw_output=raw)]
             case documents.FileEditDocument():
                 return [self._edited(document)]
             case documents.ToolCallDocument(metadata=metadata):
                 data = metadata.result.data
                 shown = data if isinstance(data, str) else "" if data is None else msgspec.json.encode(data).decode()
-                return [
-                    self._end(
-                        document.id,
-                        metadata,
-                        [_code(shown)] if shown else [],
-                        raw_output=data,
-                        has_failed=metadata.result.status == "error",
-                    )
-                ]
+                content, has_failed = [_code(shown)] if shown else [], metadata.result.status == "error"
+                return [self._end(document.id, metadata, content, raw_output=data, has_failed=has_failed)]
             case documents.PlanDocument(metadata=metadata, content=text):
-                ended = self._end(
-                    document.id, metadata, [_text(text)] if text else [], has_failed=metadata.accepted is False
-                )
+                content = [_text(text)] if text else []
+                ended = self._end(document.id, metadata, content, has_failed=metadata.accepted is False)
                 return [ended, self._todos.replace(metadata.todos)] if metadata.todos else [ended]
             case documents.ClarificationDocument(metadata=metadata):
                 return self._answered(document.id, metadata)
@@ -249,15 +230,7 @@ class RunUpdates:
             case documents.ErrorDocument(metadata=metadata, content=text):
                 if metadata.source not in _OF_THE_RUN or metadata.error_code == RunCancelled.code.upper():
                     return []
-                return [
-                    shapes.ToolCallStart(
-                        tool_call_id=self.call_id(document.id),
-                        title=_title(text),
-                        kind="other",
-                        status="failed",
-                        content=[_text(text)],
-                    )
-                ]
+                return [self._call(document.id, text, "other", "failed", content=[_text(text)])]
 
     def _edited(self, document: documents.FileEditDocument) -> shapes.ToolCallUpdate:
         metadata, new = document.metadata, document.content
@@ -272,14 +245,8 @@ class RunUpdates:
             content = [shapes.ToolDiff(path=path, old_text=None, new_text=new)]
         what = self._short(metadata.file_path)
         what = f"{self._short(metadata.old_path)} to {what}" if metadata.old_path else what
-        return self._end(
-            document.id,
-            metadata,
-            content,
-            title=_title(f"{verb} {what}"),
-            kind=kind,
-            locations=[shapes.Location(path=path, line=line)],
-        )
+        title, places = _title(f"{verb} {what}"), [shapes.Location(path=path, line=line)]
+        return self._end(document.id, metadata, content, title=title, kind=kind, locations=places)
 
     def _answered(self, id: str, metadata: documents.ClarificationMetadata) -> list[shapes.SessionUpdate]:
         chosen = {answer.question_id: answer for answer in metadata.answers or []}
@@ -312,33 +279,42 @@ class RunUpdates:
         joined = self._thoughts.push(id, text)
         return shapes.AgentThoughtChunk(content=shapes.TextContent(text=joined), message_id=f"{self._run_id}/{id}")
 
-    def _call(self, id: str, title: str, kind: shapes.ToolKind, status: shapes.ToolStatus) -> shapes.ToolCallStart:
-        return shapes.ToolCallStart(tool_call_id=self.call_id(id), title=_title(title), kind=kind, status=status)
+    def _call(
+        self,
+        id: str,
+        title: str,
+        kind: shapes.ToolKind,
+        status: shapes.ToolStatus,
+        content: _Contents = UNSET,
+        **more: Unpack[_Details],
+    ) -> shapes.ToolCallStart:
+        call_id, title = self.call_id(id), _title(title)
+        return shapes.ToolCallStart(
+            tool_call_id=call_id, title=title, kind=kind, status=status, content=content, **more
+        )
+
+    def _change(
+        self,
+        id: str,
+        content: _Contents = UNSET,
+        status: shapes.ToolStatus | UnsetType = UNSET,
+        **more: Unpack[_Changed],
+    ) -> shapes.ToolCallUpdate:
+        return shapes.ToolCallUpdate(tool_call_id=self.call_id(id), status=status, content=content, **more)
 
     def _end(
         self,
         id: str,
         trace: documents.ToolTrace,
-        content: list[shapes.ToolContent],
+        content: Sequence[shapes.ToolContent],
         *,
-        title: str | UnsetType = UNSET,
-        kind: shapes.ToolKind | UnsetType = UNSET,
-        locations: list[shapes.Location] | UnsetType = UNSET,
-        raw_output: Any = UNSET,
         has_failed: bool = False,
+        **more: Unpack[_Changed],
     ) -> shapes.ToolCallUpdate:
         """With the reason, if it did not simply complete."""
         reason = [_text(trace.reason)] if trace.reason else []
         is_failed = has_failed or trace.state is not UNSET
-        return shapes.ToolCallUpdate(
-            tool_call_id=self.call_id(id),
-            title=title,
-            kind=kind,
-            status="failed" if is_failed else "completed",
-            content=[*content, *reason] or UNSET,
-            locations=locations,
-            raw_output=raw_output,
-        )
+        return self._change(id, [*content, *reason] or UNSET, "failed" if is_failed else "completed", **more)
 
     def _locations(self, arguments: dict[str, Any]) -> list[shapes.Location] | UnsetType:
         path = next((path for name in _PATHS if isinstance(path := arguments.get(name), str) and path), None)

@@ -311,6 +311,8 @@ class Front:
             match outcome:
                 case Alike(id=""):
                     return await self._begun(request)
+                case Alike() if _is_anew(request) and dedupe is not None:
+                    return await self._queued(request, None)
                 case Alike(entry=known):
                     return Continued(await self._joined(known, request), 0)
                 case Full():
@@ -349,6 +351,8 @@ class Front:
             needs, priority = request.needs or (), request.priority or 0
             to = Receiver(request.owner, waiting, volume, dedupe=dedupe, starts=run_id, needs=needs, priority=priority)
             outcome = await self._ask(command, to)
+            if isinstance(outcome, Alike) and _is_anew(request) and dedupe is not None:
+                return await self._started(command, request, None, waiting)
             if isinstance(outcome, Alike):
                 return Continued(await self._joined(outcome.entry, request), 0)
             return await self._continued(outcome, request.owner, run_id)
@@ -615,3 +619,8 @@ class Front:
         """The volume at the beginning of a path. Its runner may have left before this process joined."""
         volume = (workspace or "").partition("/")[0]
         return volume if volume and await self._members.has_had(volume) else None
+
+
+def _is_anew(request: RunRequest) -> bool:
+    """The same question again, on purpose."""
+    return request.attempt == "first" and request.idempotency_key is None

@@ -200,7 +200,11 @@ class Hub:
             if loop.time() >= until:
                 raise StoreUnavailable("The database did not answer in time; check that it is running, then retry.")
             self._look_at([log.run.id])
-            await log.more(loop.create_future(), _REPORT_SECONDS)
+            woken = loop.create_future()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_REPORT_SECONDS):
+                    await log.more(woken)
+            log.forget(woken)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from cursor_gateway.model import documents
+from cursor_gateway.stages.diffs import diff_lines, split_lines
 
 ActionDisplay: TypeAlias = Literal["thinking", "text", "native", "none"]  # of the Messages API
 
@@ -82,21 +83,23 @@ def _changes(metadata: documents.FileEditMetadata, content: str | None) -> str:
     """A unified diff, as far as the change is known."""
     path = metadata.file_path
     if metadata.diff:
-        return _diff(path, path, metadata.diff.old_string, metadata.diff.new_string, metadata.diff.start_line)
+        diff = metadata.diff
+        old, new = diff_lines(diff, diff.old_string, diff.new_string)
+        is_of_empty_file = diff.start_line == 1 and not diff.old_string
+        return _diff(path, path, [] if is_of_empty_file else old, new, diff.start_line)
     match metadata.operation:
         case "create" if content:
-            return _diff("/dev/null", path, "", content, 1)
+            return _diff("/dev/null", path, [], split_lines(content), 1)
         case "rename":
             return f"rename from {metadata.old_path or ''}\nrename to {path}\n"
         case "create" | "edit" | "delete":
             return ""
 
 
-def _diff(before: str, after: str, old: str, new: str, first: int) -> str:
+def _diff(before: str, after: str, old: list[str], new: list[str], first: int) -> str:
     """One hunk that replaces all old lines by all new ones: comparing them could take quadratic time."""
-    olds, news = old.splitlines(), new.splitlines()
-    hunk = f"@@ -{_range(first, len(olds))} +{_range(first, len(news))} @@"
-    lines = [f"--- {before}", f"+++ {after}", hunk, *(f"-{line}" for line in olds), *(f"+{line}" for line in news)]
+    hunk = f"@@ -{_range(first, len(old))} +{_range(first, len(new))} @@"
+    lines = [f"--- {before}", f"+++ {after}", hunk, *(f"-{line}" for line in old), *(f"+{line}" for line in new)]
     return "\n".join([*lines, ""])
 
 

@@ -35,6 +35,7 @@ class Check(Struct, frozen=True):
     format: Format
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
+    param: str = "response_format"  # the field of the request that asks for it
 
 
 class CheckedText:
@@ -104,7 +105,7 @@ class CheckedText:
                 unfit = AnswerUnfit(
                     f"The agent's answer does not match the requested format, even when asked again: {reason} "
                     "Rephrase the request, or change the format.",
-                    param="response_format",
+                    param=self._check.param,
                 )
                 return [replace(done, failure=unfit.failure(), raw="")]
 

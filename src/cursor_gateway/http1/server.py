@@ -154,7 +154,8 @@ class Connection(asyncio.Protocol):
         for exchange in self._exchanges:
             exchange.disconnect()
         self._exchanges.clear()
-        self._unblock()
+        if self.blocked is not None:
+            self._unblock()
 
     def pause_writing(self) -> None:
         self.blocked = self._loop.create_future()

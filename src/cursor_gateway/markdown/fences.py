@@ -144,8 +144,10 @@ class FenceSplitter:
 
     def _push_lines(self, text: str) -> None:
         """Text with line ends, all of them LF."""
-        start, end = text.find("\n") + 1, text.rfind("\n") + 1
-        self._end_line(text[: start - 1], "\n")
+        start, end = 0, text.rfind("\n") + 1
+        if self._line or self._decided:
+            start = text.find("\n") + 1
+            self._end_line(text[: start - 1], "\n")
         while start < end:
             stop = self._blocks.skip(text, start, end)
             if stop == start:
@@ -184,6 +186,9 @@ class FenceSplitter:
             return
         if self._scan is None:
             fence = self._blocks.fence
+            if fence is None and text[0] not in _OPENING:
+                self._decide(text)
+                return
             self._scan = _Scan(_CLOSING_LINES[fence.char] if fence else _OPENING_LINE)
         if not self._scan.may_continue(text):
             self._decide("".join(self._line))
@@ -227,7 +232,8 @@ class FenceSplitter:
         kind = self._blocks.line(line)
         match kind:
             case ProseLine():
-                self._leave_fence()
+                if self.in_code:
+                    self._leave_fence()
                 self._emit(pending + line_end)
             case Content(text=text):
                 if not self.in_code:

@@ -6,10 +6,7 @@ its runs continue when a stream breaks, and it reads the rest with GET and `Last
 
 import asyncio
 import hashlib
-import re
-from base64 import b64decode
-from binascii import Error
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 
@@ -25,6 +22,7 @@ from cursor_gateway.errors import GatewayError
 from cursor_gateway.mcp_server import messages, peers, sessions
 from cursor_gateway.mcp_server.calls import ConnectedGateway, HostCall, OpenForms, answer_run
 from cursor_gateway.mcp_server.elicitation import read_form
+from cursor_gateway.mcp_server.headers import SESSION, VERSION, accepts_both, check_headers
 from cursor_gateway.mcp_server.methods import McpMethods, ToolCall, progress_token, read_call
 from cursor_gateway.mcp_server.service_gateway import Caller, ServiceGateway
 from cursor_gateway.mcp_server.sse_reply import SseReply
@@ -34,9 +32,6 @@ from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import client_name, parse_body, read_body
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
-
-VERSION = "mcp-protocol-version"
-SESSION = "mcp-session-id"
 
 _WATCH_SECONDS = 1.0
 _RETRY_MS = 1000  # after which a host resumes a stream that broke
@@ -328,46 +323,3 @@ def _refused(error: messages.RpcError, id: messages.RequestId | None = None) -> 
 
 async def _unheard(message: bytes, number: int) -> None:
     """A reply without a stream has no room for notifications."""
-
-
-# --- headers -----------------------------------------------------------------------------------------
-
-
-_ENCODED = re.compile(r"=\?base64\?(.*)\?=")
-_TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
-
-
-def check_headers(request: messages.Request, headers: Mapping[str, str]) -> None:
-    """Of a request since 2026-07-28: proxies decide by the headers. Raises `RpcError`."""
-    meta = request.params.get("_meta")
-    version = meta.get(peers.VERSION_KEY) if isinstance(meta, dict) else None
-    _check("MCP-Protocol-Version", headers.get(VERSION), version)
-    _check("Mcp-Method", headers.get("mcp-method"), request.method)
-    name = _decoded(headers.get("mcp-name"))
-    if request.method == "tools/call":
-        _check("Mcp-Name", name, request.params.get("name"))
-    elif request.method in _TASK_METHODS and name is not None:  # no proxy needs it: every process has every task
-        _check("Mcp-Name", name, request.params.get("taskId"))
-
-
-def _check(name: str, sent: str | None, expected: object) -> None:
-    if sent is None:
-        raise messages.RpcError(messages.HEADER_MISMATCH, f"The header {name} is missing.")
-    if sent != expected:
-        raise messages.RpcError(messages.HEADER_MISMATCH, f"The header {name} does not match the body.")
-
-
-def _decoded(value: str | None) -> str | None:
-    encoded = None if value is None else _ENCODED.fullmatch(value)
-    if encoded is None:
-        return value
-    try:
-        return b64decode(encoded[1], validate=True).decode()
-    except (Error, UnicodeDecodeError):
-        raise messages.RpcError(messages.HEADER_MISMATCH, "The header Mcp-Name is not valid Base64.") from None
-
-
-def accepts_both(headers: Mapping[str, str]) -> bool:
-    """A reply may be JSON or a stream."""
-    accepted = headers.get("accept", "")
-    return "*/*" in accepted or ("application/json" in accepted and "text/event-stream" in accepted)

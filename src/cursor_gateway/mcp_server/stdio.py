@@ -1,41 +1,27 @@
 """Serve an MCP host on standard input and output."""
 
 import asyncio
-import os
-import threading
 from collections.abc import Coroutine
-from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any
 
 from cursor_gateway.mcp_server import messages
 from cursor_gateway.mcp_server.calls import HostCall, OpenForms
 from cursor_gateway.mcp_server.methods import McpMethods, progress_token
 from cursor_gateway.mcp_server.peers import Peer, initialized_peer, is_modern, requesting_peer
+from cursor_gateway.stdio import StdioLines
 
 _STOP_SECONDS = 10.0  # for stopping the runs, when the host has gone
 
 
 class StdioMcpServer:
-    def __init__(self, methods: McpMethods) -> None:
-        self._methods, self._forms = methods, OpenForms()
+    def __init__(self, lines: StdioLines, methods: McpMethods) -> None:
+        self._lines, self._methods, self._forms = lines, methods, OpenForms()
         self._peer: Peer | None = None  # of a host that has said `initialize`
         self._requests: dict[messages.RequestId, asyncio.Task[None]] = {}
-        self._output: BinaryIO = os.fdopen(os.dup(1), "wb")
-        self._writing = asyncio.Lock()
-        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def serve(self) -> None:
-        """Until standard input ends. Raises `OSError` if the host reads no more."""
-        lines = _lines_of(standard_input())
-        while True:
-            next_line = asyncio.ensure_future(lines.get())
-            ends: list[asyncio.Future[Any]] = [next_line, self._broken]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if self._broken.done():
-                next_line.cancel()
-                return self._broken.result()
-            if not (line := next_line.result()):
-                return None
+        """Until the host has gone."""
+        while (line := await self._lines.receive()) is not None:
             if line.strip():
                 self._take(line)
 
@@ -45,6 +31,7 @@ class StdioMcpServer:
             task.cancel()
         if self._requests:
             await asyncio.wait(list(self._requests.values()), timeout=_STOP_SECONDS)
+        self._lines.close()
 
     def _take(self, line: bytes) -> None:
         try:
@@ -97,42 +84,5 @@ class StdioMcpServer:
         await self._write(message)
 
     async def _write(self, message: bytes) -> None:
-        async with self._writing:
-            error = await asyncio.shield(asyncio.to_thread(self._write_line, message))
-            if error is not None and not self._broken.done():
-                self._broken.set_exception(error)
-
-    def _write_line(self, message: bytes) -> OSError | None:
-        """The error is returned: if its caller was cancelled meanwhile, nobody would catch it."""
-        try:
-            self._output.write(message + b"\n")
-            self._output.flush()
-        except OSError as error:
-            return error
-        return None
-
-
-def _lines_of(file: BinaryIO) -> "asyncio.Queue[bytes]":
-    """As they come; an empty one at the end. A thread reads them, and nobody waits for its end."""
-    loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes]()
-
-    def read() -> None:
-        line = b"-"
-        while line:
-            try:
-                line = file.readline()
-            except OSError:
-                line = b""
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(lines.put_nowait, line)
-
-    threading.Thread(target=read, name="stdin", daemon=True).start()
-    return lines
-
-
-def standard_input() -> BinaryIO:
-    """For this server alone: for other code and for children, standard input is empty from now on."""
-    own, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
-    os.dup2(empty, 0)
-    os.close(empty)
-    return os.fdopen(own, "rb")
+        self._lines.send(message + b"\n")
+        await self._lines.drained()

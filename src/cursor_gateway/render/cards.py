@@ -23,6 +23,7 @@ from cursor_gateway.render.listing import (
     plain_rows,
 )
 from cursor_gateway.render.visible import visible, visible_line, visible_output
+from cursor_gateway.stages.diffs import split_lines
 from cursor_gateway.stages.summary import main_argument
 
 # --- a plan's to-dos, in their current state ---------------------------------------------------------
@@ -174,7 +175,7 @@ def _file_edit(document: documents.FileEditDocument) -> RenderableType:
     match metadata.operation:
         case "create":
             rows = _beginning(content, metadata.language)
-            counts = Text(f"+{len(looks.split_lines(content))}", "green")
+            counts = Text(f"+{len(split_lines(content))}", "green")
         case "edit" if metadata.diff is not UNSET:
             changed = change(metadata.diff)
             rows = folded(changed.rows, _CHANGE_LINES)
@@ -202,14 +203,14 @@ def changed_file(file: FileChange, *, with_lines: bool) -> RenderableType:
 
 def _beginning(content: str, language: str) -> list[ListingRow]:
     """Only what will be seen is highlighted."""
-    lines = looks.split_lines(visible(content))
+    lines = split_lines(visible(content))
     first = list(code_rows("\n".join(lines[: _NEW_FILE_LINES + 1]), language))
     return folded([*first, *plain_rows(lines[len(first) :])], _NEW_FILE_LINES)
 
 
 def _command(document: documents.TerminalCommandDocument) -> RenderableType:
     metadata = document.metadata
-    output = list(plain_rows(looks.split_lines(visible_output(metadata.output).rstrip("\n"))))
+    output = list(plain_rows(split_lines(visible_output(metadata.output).rstrip("\n"))))
     shown = Listing(folded_in_the_middle(output, _OUTPUT_FIRST, _OUTPUT_LAST))
     took = f" · {looks.duration(metadata.duration_ms)}" if metadata.duration_ms else ""
     if metadata.state in (UNSET, "failed") and metadata.exit_code != -1:
@@ -313,7 +314,7 @@ def _error(document: documents.ErrorDocument) -> RenderableType:
     metadata = document.metadata
     message = visible(document.content).strip() or "It failed without a message."
     facts = " · ".join(visible_line(fact) for fact in (metadata.error_code, metadata.source) if fact)
-    details = list(plain_rows(looks.split_lines(visible_output(metadata.details).strip()), "red dim"))
+    details = list(plain_rows(split_lines(visible_output(metadata.details).strip()), "red dim"))
     parts: list[RenderableType] = [Listing([ListingRow(Text("✗ ", "bold red"), Text(message, "bold red"))])]
     if facts:
         parts.append(_note(facts, "red"))

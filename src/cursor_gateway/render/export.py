@@ -29,8 +29,9 @@ from cursor_gateway.model.documents import (
     said_in,
 )
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
-from cursor_gateway.render.looks import OPERATIONS, answer_to, diff_lines, duration, line_range, line_runs, thinking
+from cursor_gateway.render.looks import OPERATIONS, answer_to, duration, line_range, line_runs, thinking
 from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
+from cursor_gateway.stages.diffs import diff_lines
 from cursor_gateway.stages.summary import main_argument
 
 _DETAILS = 20  # lines of an error's details

@@ -12,8 +12,9 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from cursor_gateway.model.documents import Diff
-from cursor_gateway.render.looks import diff_lines, line_runs, split_lines
+from cursor_gateway.render.looks import line_runs
 from cursor_gateway.render.visible import visible
+from cursor_gateway.stages.diffs import diff_lines, split_lines
 
 # --- lines beside their gutters ----------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from msgspec import UNSET, UnsetType
 from cursor_gateway.model.documents import (
     ClarificationMetadata,
     ClarificationQuestion,
-    Diff,
     Operation,
     PlanMetadata,
     TodoStatus,
@@ -130,20 +129,6 @@ class LineRun(NamedTuple):
     sign: Sign
     old: range
     new: range
-
-
-def split_lines(text: str) -> list[str]:
-    """A line feed ends a line; it does not begin another."""
-    return text.removesuffix("\n").split("\n") if text else []
-
-
-def diff_lines(diff: Diff, old: str, new: str) -> tuple[list[str], list[str]]:
-    """The lines of both texts of a diff. If its range counts them as lines without a line end after the last one, as
-    `line_diff` does, then an old text that is empty or ends with a line feed ends with a blank line.
-    """
-    if not new or old.count("\n") != diff.end_line - diff.start_line:
-        return split_lines(old), split_lines(new)
-    return old.split("\n"), new.split("\n")
 
 
 def line_runs(old: list[str], new: list[str], *, compares: bool = True) -> Iterator[LineRun]:

@@ -38,8 +38,8 @@ from cursor_gateway.render.listing import (
     plain_rows,
 )
 from cursor_gateway.render.live_region import LiveRegion
-from cursor_gateway.render.looks import split_lines
 from cursor_gateway.render.visible import visible, visible_line, visible_output
+from cursor_gateway.stages.diffs import split_lines
 from cursor_gateway.stages.summary import main_argument
 
 _FRAMES_PER_SECOND = 12

@@ -212,6 +212,7 @@ class Runs:
         self._queue: list[_Ticket] = []  # those that have waited longest come first
         self._looking: asyncio.TimerHandle | None = None
         self._running: dict[str, Run] = {}
+        self._latest: dict[str, Run] = {}  # of these, by conversation
         self._unstored: dict[str, Run] = {}  # ended, and still only here
         self._retry: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -339,13 +340,17 @@ class Runs:
         turn: Turn,
         turns: "TurnBuilder | None" = None,
         *,
-        after: Run | None = None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
-        self._running[run.id] = run
+        """Until nothing is left of it, it is the latest of its conversation, or waits for that one (`after`)."""
+        id, conversation_id = run.id, run.info.conversation_id or ""
+        after = self._latest.get(conversation_id)
+        self._running[id] = self._latest[conversation_id] = run
 
         def forget() -> None:
-            del self._running[run.id]
+            del self._running[id]
+            if self._latest.get(conversation_id) is run:
+                del self._latest[conversation_id]
             self._recent.note(run.owner, _now())
             self._look()
             if not run.log.is_complete:
@@ -378,6 +383,10 @@ class Runs:
         """One that still runs, or that the store does not have yet."""
         run = self._running.get(id) or self._unstored.get(id)
         return run if run is not None and run.owner == owner else None
+
+    def latest(self, conversation_id: str) -> Run | None:
+        """The conversation's, until nothing is left of it."""
+        return self._latest.get(conversation_id)
 
     def find_by_calls(self, call_ids: Iterable[str], owner: str) -> Run | None:
         """The one that has asked its caller for one of these."""
@@ -484,25 +493,17 @@ def _all_taken(places: int) -> TooManyRuns:
 EVERY_KEY = "*"  # that is not named
 
 
-class Budgets:
-    def __init__(self, budgets: Mapping[str, Budget], prices: Prices, store: Store, now_ms: Callable[[], int]) -> None:
-        self._budgets, self._prices, self._store, self._now_ms = budgets, prices, store, now_ms
-
-    async def check(self, owner: str) -> None:
-        """Raises `KeyQuotaExhausted`, or `StoreUnavailable`: then nobody knows what was used."""
-        budget = self._budgets.get(owner) or self._budgets.get(EVERY_KEY)
-        if budget is None:
-            return
-        now_ms = self._now_ms()
-        today = datetime.fromtimestamp(now_ms / 1000, UTC).date().isoformat()
-        used = await self._store.usage(owner, f"{today[:7]}-01")
-        days = [day for day in used if day.day == today]
-        limits = [*_reached(budget.usd_per_month, budget.tokens_per_month, used, self._prices)]
-        if limits:
-            raise used_up(f"This API key may use {limits[0]} a month", month_end(now_ms), now_ms)
-        limits = [*_reached(budget.usd_per_day, budget.tokens_per_day, days, self._prices)]
-        if limits:
-            raise used_up(f"This API key may use {limits[0]} a day", day_end(now_ms), now_ms)
+async def check_budget(owner: str, budgets: Mapping[str, Budget], prices: Prices, store: Store, now_ms: int) -> None:
+    """Raises `KeyQuotaExhausted`, or `StoreUnavailable`: then nobody knows what was used."""
+    if (budget := budgets.get(owner) or budgets.get(EVERY_KEY)) is None:
+        return
+    today = datetime.fromtimestamp(now_ms / 1000, UTC).date().isoformat()
+    used = await store.usage(owner, f"{today[:7]}-01")
+    if limit := next(_reached(budget.usd_per_month, budget.tokens_per_month, used, prices), None):
+        raise used_up(f"This API key may use {limit} a month", month_end(now_ms), now_ms)
+    days = [day for day in used if day.day == today]
+    if limit := next(_reached(budget.usd_per_day, budget.tokens_per_day, days, prices), None):
+        raise used_up(f"This API key may use {limit} a day", day_end(now_ms), now_ms)
 
 
 def _reached(usd: float | None, tokens: int | None, used: list[DayUsage], prices: Prices) -> Iterator[str]:

@@ -283,19 +283,31 @@ class Answers:
 
 
 async def earlier_reply(store: Store, run: RunHandle, given: RunAnswer) -> IdempotentRun | None:
-    """Where the reply is that the same answer got before; None: nobody has given it yet. The run has ended."""
-    if isinstance(given, PermissionDecisions | SeveralAnswers):  # which only the runner's machine knows
-        return None
-    if isinstance(given, ToolResults):
-        state = await run.state()
-        pause, is_missing = state.pause_for(calls=given.results), state.are_missing(given.results)
-    else:
-        kind = ClarificationDocument if isinstance(given, QuestionAnswers) else PlanDocument
-        pause = await _held(run, (await response_of(run)).documents, kind)
-        is_missing = pause is None
-    if pause is not None and not is_missing:
-        return IdempotentRun(run.id, "", pause)
-    return await store.find_run_by_idempotency(run.owner, _key_of(run.id, given, pause))
+    """Where the reply is that the same answer got before; None: nobody has given it yet. The run has ended. Raises what
+    the answer itself would."""
+
+    async def replied(pause: int | None, key: str) -> IdempotentRun | None:
+        if pause is not None:
+            return IdempotentRun(run.id, "", pause)
+        return await store.find_run_by_idempotency(run.owner, key)
+
+    match given:
+        case PermissionDecisions() | SeveralAnswers():  # which only the runner's machine knows
+            return None
+        case ToolResults(results=results):
+            state = await run.state()
+            pause = state.pause_for(calls=results)
+            return await replied(None if state.are_missing(results) else pause, _key_of(run.id, given, pause))
+        case QuestionAnswers(answers=answers):
+            documents = (await response_of(run)).documents
+            if (pause := await _held(run, documents, ClarificationDocument)) is None:
+                answers_message(documents, answers)
+            return await replied(pause, _key_of(run.id, given))
+        case PlanDecision(decision=decision, text=text):
+            documents = (await response_of(run)).documents
+            if (pause := await _held(run, documents, PlanDocument)) is None:
+                plan_message(documents, decision, text)
+            return await replied(pause, _key_of(run.id, given))
 
 
 def _key_of(run_id: str, given: ToolResults | QuestionAnswers | PlanDecision, pause: int | None = None) -> str:

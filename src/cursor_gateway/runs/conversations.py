@@ -3,7 +3,7 @@ conversation: its images, how it is made, and how it is removed."""
 
 import asyncio
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from os import urandom
 from pathlib import Path
@@ -142,19 +142,23 @@ _YOUNG_SECONDS = 3600.0
 
 
 class Conversations:
-    """One turn at a time in each: `latest` is the run that the next one waits for."""
-
     def __init__(
-        self, store: Store, directory: Path, volumes: Collection[str] = (), *, fresh: FreshFolders | None = None
+        self,
+        store: Store,
+        directory: Path,
+        volumes: Collection[str] = (),
+        *,
+        latest: Callable[[str], Run | None] = lambda _: None,
+        fresh: FreshFolders | None = None,
     ) -> None:
-        """`volumes` are those of this machine, in a cluster: sessions elsewhere cannot be resumed here."""
+        """`volumes` are those of this machine, in a cluster: sessions elsewhere cannot be resumed here. `latest` is the
+        run of a conversation that the next one waits for."""
         # Resolved once: the operator may have put it elsewhere by a link; one that is planted later leads nowhere.
         self._store, self._directory = store, directory.resolve()
         self.directory = str(self._directory)
         self.data = self._directory.parent  # the data directory
         self._fresh = fresh
-        self._latest: dict[str, Run] = {}
-        self._volumes = volumes
+        self._latest, self._volumes = latest, volumes
 
     def folder(self, id: str) -> Path:
         """At one path for as long as the conversation lives: the agent keeps its chats in there."""
@@ -170,22 +174,11 @@ class Conversations:
         with private_folder(self.data, folder):
             return folder
 
-    def latest(self, id: str) -> Run | None:
-        """Until nothing is left of it."""
-        return self._latest.get(id)
-
-    def begin(self, id: str, run: Run) -> None:
-        self._latest[id] = run
-
-    def end(self, id: str, run: Run) -> None:
-        if self._latest.get(id) is run:
-            del self._latest[id]
-
     # --- finding ------------------------------------------------------------------------------------
 
     async def named(self, id: str, owner: str, workspace: str | None, messages: Sequence[Message]) -> Conversation:
         """The one of this id. Of the messages, those after the last answer are new."""
-        latest = self._latest.get(id)  # before the store is asked: its session may be stored after that
+        latest = self._latest(id)  # before the store is asked: its session may be stored after that
         if latest is not None and latest.owner == owner:
             await latest.entered()
         found = await self._store.conversation(id, owner)
@@ -227,7 +220,7 @@ class Conversations:
             for found in candidates:
                 if self._volumes and found.volume not in self._volumes:
                     continue
-                latest = self._latest.get(found.id)
+                latest = self._latest(found.id)
                 if latest is None or latest.is_ending:
                     version = _version(found, latest)
                     return self._conversation(found, latest, messages[:given], messages[given:], given, version)
@@ -261,7 +254,7 @@ class Conversations:
         if not conversation.version:
             return True
         found = await self._store.conversation(conversation.id, owner)
-        return found is not None and _version(found, self._latest.get(found.id)) == conversation.version
+        return found is not None and _version(found, self._latest(found.id)) == conversation.version
 
     async def _said_in(self, id: str, owner: str) -> list[Message]:
         return [_message(record) for record in await self._store.messages(id, owner)]
@@ -291,7 +284,7 @@ class Conversations:
         """Conversations that have files and are gone from the history. New ones may not be stored yet."""
         folders = [folder for parent in (self._directory, self.data / CHANGES) for folder in parent.glob("conv_*")]
         old = list({folder.name for folder in folders if _age(folder, now) > _YOUNG_SECONDS})
-        return [id for id in await store.unknown_conversations(old) if id not in self._latest]
+        return [id for id in await store.unknown_conversations(old) if self._latest(id) is None]
 
 
 def new_conversation_id() -> str:

@@ -207,16 +207,17 @@ class Reader:
         """
         log = self._log
         if self.place >= log.count and log.done is None and not self.has_left:
-            self._woken = asyncio.get_running_loop().create_future()
+            self._woken = woken = asyncio.get_running_loop().create_future()
             if seconds is not None:
                 self._wake_after(seconds)
             elif self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
             try:
-                await log.more(self._woken)
+                await log.more(woken)
             finally:
                 self._woken = None
+                log.forget(woken)
         events = await log.after(self.place) if self.place < log.count else []
         if log.is_deleted or (not events and self.place < log.count):
             self.is_lost = True

@@ -14,7 +14,7 @@ them again. What is visible, stored and old is dropped from memory; a reader tha
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -79,16 +79,13 @@ class EventLog:
         page = await self._store.events(self.run.id, self.run.owner, after=number)
         return page.events[: max(0, self.count - number)]
 
-    async def more(self, woken: "asyncio.Future[None]", seconds: float | None = None) -> None:
-        """Returns when there is more, after that time, or when the future is done."""
+    def more(self, woken: "asyncio.Future[None]") -> Awaitable[None]:
+        """To wait until there is more, or the future is done. Who is not woken by that calls `forget` afterwards."""
         self._waiting.add(woken)
-        timer = asyncio.get_running_loop().call_later(seconds, wake, woken) if seconds is not None else None
-        try:
-            await woken
-        finally:
-            self._waiting.discard(woken)
-            if timer is not None:
-                timer.cancel()
+        return woken
+
+    def forget(self, woken: "asyncio.Future[None]") -> None:
+        self._waiting.discard(woken)
 
     def wake_readers(self) -> None:
         waiting, self._waiting = self._waiting, set()
@@ -138,17 +135,13 @@ class StoredLog(EventLog):
             if last and self.done is None:
                 raise HistoryDamaged(_NO_END)
 
-    async def more(self, woken: "asyncio.Future[None]", seconds: float | None = None) -> None:
-        loop, count = asyncio.get_running_loop(), self.count
-        until = None if seconds is None else loop.time() + seconds
+    async def more(self, woken: "asyncio.Future[None]") -> None:
+        count = self.count
         while not woken.done() and self.count == count and self.done is None and not self.is_deleted:
-            left = _POLL_SECONDS if until is None else min(_POLL_SECONDS, until - loop.time())
             await self.look()
-            if left <= 0:
-                return
             if self.count == count and self.done is None:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(left):
+                    async with asyncio.timeout(_POLL_SECONDS):
                         await asyncio.shield(woken)
 
 

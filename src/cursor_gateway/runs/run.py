@@ -347,7 +347,9 @@ class Run(RunHandle):
                     if (running := self._timers.pop(timer, None)) is not None:
                         running.cancel()
                     if seconds is not None:
-                        self._timers[timer] = asyncio.get_running_loop().call_later(seconds, self._fired, timer)
+                        loop = asyncio.get_running_loop()
+                        due = loop.time() + seconds
+                        self._timers[timer] = loop.call_later(seconds, self._fired, timer, due)
                 case StartAgent(start=start):
                     if isinstance(self._due, asyncio.Future) and not self._due.done():
                         self._due.set_result(start)
@@ -405,11 +407,11 @@ class Run(RunHandle):
                 case _:
                     self.faulted(news)
 
-    def _fired(self, timer: Timer) -> None:
+    def _fired(self, timer: Timer, due: float) -> None:
         machine, now = self.machine, asyncio.get_running_loop().time()
         match timer:
             case Timer.LIMITS:
-                self._take(machine.limits_timer_fired(self._timers[timer].when(), now))
+                self._take(machine.limits_timer_fired(due, now))
             case Timer.CALLS if self.is_storing and not machine.is_waiting:
                 self._take(machine.quiet_again())
             case Timer.CALLS:

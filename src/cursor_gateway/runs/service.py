@@ -11,7 +11,7 @@ Another lock, per idempotency key, makes the second of two equal requests join t
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Set
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -47,7 +47,7 @@ from cursor_gateway.model.changes import (
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.model.messages import Image
-from cursor_gateway.runs.admission import Budgets, KeyedLocks, Place, day_end, find_run, used_up
+from cursor_gateway.runs.admission import KeyedLocks, Place, check_budget, day_end, find_run, used_up
 from cursor_gateway.runs.answers import Answers
 from cursor_gateway.runs.conversations import Conversation, ImagePlace, Removals, read_image_file, unwritable
 from cursor_gateway.runs.handle import RunHandle, end_interrupted_run
@@ -202,8 +202,6 @@ class LocalRunService:
         self.starter = RunStarter(parts, self.decisions)
         self.removals = Removals(self.source, self.conversations, self.decisions, parts.snapshots)
         self._identify = Identify(parts, self._repeats, self._questions)
-        budgets = self.defaults.budgets
-        self._budgets = Budgets(budgets, self.defaults.prices, self.store, parts.now_ms) if budgets else None
         self._answers = Answers(parts, self.decisions, self.start)
         self._resuming: set[str] = set()  # runs of this process that are not driven yet
         self.work: Work = LocalWork(parts)
@@ -258,9 +256,10 @@ class LocalRunService:
         if not has_tools:
             request = await self._identify.as_side_request(request)
         asked, queue = self._asked(request), self.queue if request.queues else None
-        if self._budgets is not None:
-            await self._budgets.check(request.owner)
-        interrupts = (request.when_busy or self.defaults.when_busy) == "interrupt"
+        if budgets := self.defaults.budgets:
+            await check_budget(request.owner, budgets, self.defaults.prices, self.store, self._now_ms())
+        request = replace(request, when_busy=request.when_busy or self.defaults.when_busy)
+        interrupts = request.when_busy == "interrupt"
         if held is None and queue is None and not interrupts:
             self.runs.check_free(request.owner)
         if queue is not None and await self._follows_queued(queue, request):
@@ -313,11 +312,11 @@ class LocalRunService:
         """Whether it cannot start now. Raises `ConversationBusy` if it must not wait for its conversation."""
         if request.run_at is not None and time_of(request.run_at) > datetime.now(UTC):
             return True
-        latest = self.conversations.latest(conversation.id)
+        latest = self.runs.latest(conversation.id)
         is_busy = latest is not None and not latest.is_ending and not (latest.caller is not None and latest.is_waiting)
         if conversation.version and not is_busy:
             is_busy = await queue.stored.is_awaited(request.owner, conversation.id)
-        if is_busy and (request.when_busy or self.defaults.when_busy) != "interrupt":
+        if is_busy and request.when_busy != "interrupt":
             self._check_may_wait(request)
             return True
         return place is None and not is_busy and not self.runs.has_place(request.owner)
@@ -331,7 +330,7 @@ class LocalRunService:
         return True
 
     def _to_interrupt(self, conversation_id: str) -> Run | None:
-        latest = self.conversations.latest(conversation_id)
+        latest = self.runs.latest(conversation_id)
         return None if latest is None or latest.is_ending else latest
 
     async def resume(self, request: RunRequest, stored: RunRecord) -> Run:
@@ -366,33 +365,19 @@ class LocalRunService:
         needs_lease: bool,
     ) -> Run | Refused | None:
         """Called with a place. None: a run has begun or ended in the conversation since it was looked up."""
-        if not conversation.version:  # a new one, which no other request can name
-            return await self._start_alone(conversation, request, images, asked, needs_lease=False)
-        async with self._locks.holding(conversation.id):
+        is_new = not conversation.version  # which no other request can name
+        async with nullcontext() if is_new else self._locks.holding(conversation.id):
             if not await self.conversations.is_current(conversation, request.owner):
                 return None
-            follows = self.conversations.latest(conversation.id) is not None  # which is stored before this one
-            needs_lease = needs_lease and not follows
-            return await self._start_alone(conversation, request, images, asked, needs_lease=needs_lease)
-
-    async def _start_alone(
-        self,
-        conversation: Conversation,
-        request: RunRequest,
-        images: list[tuple[Image, str]],
-        asked: Asked | None,
-        *,
-        needs_lease: bool,
-    ) -> Run | Refused:
-        """Holds the conversation's lock: no other run starts in it meanwhile."""
-        if request.offer is None:  # with the caller's tools the agent works elsewhere
-            self.workspaces.check(conversation.workspace)
-        try:
-            composed = await self.starter.compose(request, conversation, images, partial(self._note_end, asked))
-            refused = await self.starter.begin(composed, needs_lease=needs_lease)
-            return refused if refused is not None else self.starter.run(composed)
-        except OSError as error:
-            raise unwritable(error) from error
+            if is_new or self.runs.latest(conversation.id) is not None:  # the latest is stored before this one
+                needs_lease = False
+            if request.offer is None:  # with the caller's tools the agent works elsewhere
+                self.workspaces.check(conversation.workspace)
+            try:
+                when_done = partial(self._note_end, asked)
+                return await self.starter.start(request, conversation, images, when_done, needs_lease=needs_lease)
+            except OSError as error:
+                raise unwritable(error) from error
 
     async def _join(self, request: RunRequest) -> RunHandle:
         joined = await self._identify.earlier(request)
@@ -417,7 +402,7 @@ class LocalRunService:
         return True
 
     async def _interrupted_elsewhere(self, run: RunRecord, request: RunRequest) -> bool:
-        if (request.when_busy or self.defaults.when_busy) != "interrupt" or self.cancel_elsewhere is None:
+        if request.when_busy != "interrupt" or self.cancel_elsewhere is None:
             return False
         with suppress(GatewayError):  # it is looked at again
             await self.cancel_elsewhere(run.id, run.owner)
@@ -458,7 +443,7 @@ class LocalRunService:
 
         A run that waits for its caller's tool results ends: the caller has sent another message instead of them.
         """
-        latest = self.conversations.latest(id)
+        latest = self.runs.latest(id)
         if latest is None or latest.is_ending:
             return False
         if latest.caller is not None and latest.is_waiting:
@@ -472,7 +457,7 @@ class LocalRunService:
         return True
 
     def _check_may_wait(self, request: RunRequest) -> None:
-        if (request.when_busy or self.defaults.when_busy) == "refuse":
+        if request.when_busy == "refuse":
             raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
 
     async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
@@ -517,7 +502,7 @@ class LocalRunService:
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:
         """A run in it is stopped."""
-        latest = self.conversations.latest(conversation_id)
+        latest = self.runs.latest(conversation_id)
         if latest is not None and latest.owner == owner:
             latest.stop(RunCancelled("The conversation was deleted; start a new one."))
             await latest.gone()
@@ -526,7 +511,7 @@ class LocalRunService:
         return "removed" if await self.removals.remove(conversation_id) else "pending"
 
     async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
-        latest = {id: self.conversations.latest(id) for id in conversation_ids}
+        latest = {id: self.runs.latest(id) for id in conversation_ids}
         return {id for id, run in latest.items() if run is not None and run.is_waiting and run.caller is None}
 
     def state(self) -> ServiceState:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from os import urandom
 from os.path import basename
 from secrets import token_bytes
@@ -178,7 +179,6 @@ class ComposedRun(Struct, frozen=True):
     run: Run
     request: RunRequest
     turns: TurnBuilder
-    offered: OfferedTools | None = None  # the caller's tools, at an endpoint
     continuation: bytes = b""  # that is too long to be stored with the run's beginning
 
 
@@ -230,14 +230,39 @@ class RunStarter:
     async def close(self) -> None:
         await self._parts.endpoint.close()
 
-    async def compose(
+    async def start(
         self,
         request: RunRequest,
         conversation: Conversation,
         images: Sequence[tuple[Image, str]],
         when_done: Callable[[Run], None],
-    ) -> "ComposedRun":
-        """The run with its prompts, and nothing of it has begun. Raises `OSError`."""
+        *,
+        needs_lease: bool,
+    ) -> Run | Refused:
+        """Composes the run, begins it in the store, unless that can wait for its first events, and runs it. Raises
+        `OSError`. `needs_lease`: not while the store has another run in the conversation.
+        """
+        composed = await self._compose(request, conversation, images, when_done)
+        try:
+            refused = await self._begin(composed, needs_lease=needs_lease)
+        except BaseException:
+            self._withdraw(composed.turns.turn.offered)
+            raise
+        if refused is not None:
+            self._withdraw(composed.turns.turn.offered)
+            return refused
+        self._run(composed, composed.turns.initial())
+        composed.run.log.begin_soon()
+        return composed.run
+
+    async def _compose(
+        self,
+        request: RunRequest,
+        conversation: Conversation,
+        images: Sequence[tuple[Image, str]],
+        when_done: Callable[[Run], None],
+    ) -> ComposedRun:
+        """The run with its prompts, and nothing of it has begun."""
         continuation = await _continuation(request)
         source = self._source.named(request.source)
         if source.has_spares and not conversation.version and not images and request.offer is None:
@@ -264,34 +289,21 @@ class RunStarter:
             offered = self._offered(request, request.offer, run, folder)
             images = list(zip(request.images, run.caller.show(request.images), strict=True))
         turns = self._turns(request, run, conversation, images, folder, offered)
-        return ComposedRun(run, request, turns, offered, continuation if len(continuation) > _SHORT_REQUEST else b"")
+        return ComposedRun(run, request, turns, continuation if len(continuation) > _SHORT_REQUEST else b"")
 
-    async def begin(self, composed: "ComposedRun", *, needs_lease: bool) -> Refused | None:
-        """None: the run may start. `needs_lease`: not while the store has another run in the conversation."""
+    async def _begin(self, composed: ComposedRun, *, needs_lease: bool) -> Refused | None:
+        """None: the run may start, whether or not it has begun in the store yet."""
         run, request, continuation = composed.run, composed.request, composed.continuation
         needs_lease = needs_lease or self._parts.must_store_seconds is not None or request.claim is not None
         is_kept_later = len(request.kept) > len(run.begun.request) or continuation
         must_begin = request.idempotency_key is not None or request.repeat_key or is_kept_later or needs_lease
-        try:
-            refused = await run.log.begin() if must_begin else None
-            if refused is None:
-                await self._end_lost_agents()
-                if continuation:
-                    with suppress(StoreUnavailable):  # without it, only a late result finds no agent
-                        await self._store.keep_request(run.id, request.owner, CONTINUATION, continuation)
-            elif needs_lease or isinstance(refused, KeyTaken):
-                self._withdraw(composed.offered)
-                return refused
-        except BaseException:
-            self._withdraw(composed.offered)
-            raise
+        if must_begin and (refused := await run.log.begin()) is not None:
+            return refused if needs_lease or isinstance(refused, KeyTaken) else None
+        await self._end_lost_agents()
+        if continuation:
+            with suppress(StoreUnavailable):  # without it, only a late result finds no agent
+                await self._store.keep_request(run.id, request.owner, CONTINUATION, continuation)
         return None
-
-    def run(self, composed: "ComposedRun") -> Run:
-        """Starts the run, whether or not it has begun in the store yet."""
-        self._start(composed, composed.turns.initial())
-        composed.run.log.begin_soon()
-        return composed.run
 
     async def resume(
         self, request: RunRequest, stored: RunRecord, conversation: Conversation, images: Sequence[tuple[Image, str]]
@@ -309,7 +321,7 @@ class RunStarter:
         run = Run(info, log, self._plan(request), caller=self._caller(request, info), assembler=assembler)
         turns = self._turns(request, run, _interrupted(conversation, state.text), images, folder, None)
         log.add(closing)
-        self._start(ComposedRun(run, request, turns), turns.fresh())
+        self._run(ComposedRun(run, request, turns), turns.fresh())
         run.flush_soon()
         return run
 
@@ -347,20 +359,12 @@ class RunStarter:
         server, scratch = self._source.named(request.source).tools_server, f"{folder}/scratch" if folder else ""
         return CallerTools(request.offer, run_id=info.id, server=server, scratch=scratch)
 
-    def _start(self, composed: "ComposedRun", turn: Turn) -> None:
+    def _run(self, composed: ComposedRun, turn: Turn) -> None:
         run, request, turns = composed.run, composed.request, composed.turns
-        conversation_id = turns.conversation.id
         if request.offer is not None or turn.approver is not None:  # then it may wait
             self._runs.make_room(request.owner)
         quote(run.log, request, turn.workspace, self._defaults.mode)
-
-        def ended() -> None:
-            self._conversations.end(conversation_id, run)
-            self._withdraw(composed.offered)
-
-        after = self._conversations.latest(conversation_id)
-        self._runs.start(run, turn, turns, after=after, ended=ended)
-        self._conversations.begin(conversation_id, run)
+        self._runs.start(run, turn, turns, ended=partial(self._withdraw, turn.offered))
 
     def _withdraw(self, offered: OfferedTools | None) -> None:
         if offered is not None:

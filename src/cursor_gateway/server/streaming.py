@@ -4,7 +4,7 @@ One write for each read of the agent's output, and no timer but the keep-alive's
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
@@ -147,9 +147,10 @@ class EventStream:
         silent_since = loop.time()  # not only without events: a dialect omits some of them
         is_begun = False
         while not reader.has_left:
-            step = events[: _step(events)]
-            del events[: len(step)]
-            data = await self._encoded(step, reader)
+            step, events = _split(events)
+            data = (
+                self._push(step, reader) if not (self._encoder.is_slow and step) else await self._rendered(step, reader)
+            )
             is_last = (not events and reader.at_end) or self._encoder.is_over
             if not data and not is_last and (not step or loop.time() >= silent_since + seconds):
                 data = self._encoder.keep_alive()
@@ -170,16 +171,17 @@ class EventStream:
         if reader.has_moved:
             await send({"type": "http.response.body", "body": _RECONNECT, "more_body": False})
 
-    async def _next(self, reader: Reader, seconds: float) -> list[DocumentEvent]:
-        """Stored events are read one after the other, for all streams of an owner: what is read is large."""
-        if not self._is_replay or reader.place >= self._run.count:
-            return await reader.next(seconds)
+    def _next(self, reader: Reader, seconds: float) -> Awaitable[list[DocumentEvent]]:
+        if self._is_replay and reader.place < self._run.count:
+            return self._next_stored(reader, seconds)
+        return reader.next(seconds)
+
+    async def _next_stored(self, reader: Reader, seconds: float) -> list[DocumentEvent]:
+        """They are read one after the other, for all streams of an owner: what is read is large."""
         async with self._reading.unread.turn(self._run.owner):
             return await reader.next(seconds)
 
-    async def _encoded(self, events: list[DocumentEvent], reader: Reader) -> bytes:
-        if not self._encoder.is_slow or not events:
-            return self._push(events, reader)
+    async def _rendered(self, events: list[DocumentEvent], reader: Reader) -> bytes:
         push = partial(self._encoder.push_all, events)
         return await self._reading.renderings.run(self._run.owner, push, lambda: reader.has_left)
 
@@ -203,10 +205,10 @@ class EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
-def _step(events: Sequence[DocumentEvent]) -> int:
-    """How many of them are encoded at once."""
+def _split(events: list[DocumentEvent]) -> tuple[list[DocumentEvent], list[DocumentEvent]]:
+    """What is encoded at once, and the rest."""
     size = 0
-    for number, event in enumerate(events, 1):
+    for number, event in enumerate(events[:-1], 1):
         if event.__class__ in _TEXTS:
             size += len(event.text)
         elif event.__class__ is DocumentEnded:
@@ -214,8 +216,8 @@ def _step(events: Sequence[DocumentEvent]) -> int:
         else:
             size += _SHORT
         if size >= _STEP:
-            return number
-    return len(events)
+            return events[:number], events[number:]
+    return events, []
 
 
 async def push_until(reader: Reader, push: Callable[[DocumentEvent], bool]) -> bool:

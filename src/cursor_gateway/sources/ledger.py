@@ -239,7 +239,7 @@ class Ledger:
             self._cgroups = None
         shutil.rmtree(self.folder, ignore_errors=True)
         self._unregister(self.folder.name)
-        self._others.close()
+        self._others.watch(())
         while self._locks:
             os.close(self._locks.pop())
 
@@ -268,16 +268,13 @@ class _Others:
         """These, which are alive, and no others. False: not all of them can be watched."""
         names = {name for name, _ in gateways}
         for name in self._files.keys() - names:
-            self._forget(name)
+            self._ends.unregister(self._files[name])
+            os.close(self._files.pop(name))
         return all(name in self._files or self._add(name, folder) for name, folder in gateways)
 
     def have_ended(self) -> bool:
         """Whether one of them has."""
         return bool(self._files and self._ends.poll(0))
-
-    def close(self) -> None:
-        for name in list(self._files):
-            self._forget(name)
 
     def _add(self, name: str, folder: Path) -> bool:
         pid, _, start = name.partition("-")
@@ -291,11 +288,6 @@ class _Others:
         self._files[name] = file
         self._ends.register(file, select.POLLIN)
         return True
-
-    def _forget(self, name: str) -> None:
-        file = self._files.pop(name)
-        self._ends.unregister(file)
-        os.close(file)
 
 
 class Watchdog:

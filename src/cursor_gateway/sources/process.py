@@ -26,7 +26,7 @@ from cursor_gateway.sources.spawning import spawn, starts_in_cgroups
 
 _PIECE = 256 * 1024
 _PIPE = 1024 * 1024  # a large buffer, so that one read returns many writes
-# Seconds between two reads of output that flows: see `merge_reads`. If much came, the pipe is soon full again.
+# Seconds between two reads of output that flows: see `merges_reads`. If much came, the pipe is soon full again.
 _PAUSE, _SHORT_PAUSE = 0.004, 0.001
 _MUCH = 32 * 1024
 _MANY = 4  # reads in a pause: so many are worth waiting for the next ones
@@ -71,8 +71,11 @@ class AgentProcess:
         self.pid = pid
         self.status: int | None = None  # its exit status, negative for a signal; None while it runs
         self.is_discarding = self.is_interrupted = False
+        # An agent writes line by line. If true, output that follows the last read within some milliseconds is left in
+        # the pipe until then. Output after a longer silence is read at once, unless many agents write at the time.
+        self.merges_reads = False
         self._read_next = -math.inf  # by the monotonic clock, which may have started just now
-        self._merged: _MergedReads | None = None
+        self._merged: _MergedReads | None = None  # where its output is read, if that is to be merged
         self._agent, self._on_gone, self._cgroup = agent, on_gone, cgroup
         self._placing: threading.Lock | None = None
         self._place_timer: asyncio.TimerHandle | None = None
@@ -90,7 +93,7 @@ class AgentProcess:
         self._watch_end()  # first: it may fail
         for pipe in (self._out, self._err):
             os.set_blocking(pipe, False)
-            self._loop.add_reader(pipe, self._read_pipe, pipe)
+            self._loop.add_reader(pipe, self._readable, pipe)
 
     @classmethod
     async def start(
@@ -201,14 +204,6 @@ class AgentProcess:
             await self._next_change()
         return bool(self._pieces)
 
-    def merge_reads(self) -> None:
-        """An agent writes line by line. From now on, output that follows the last read within some milliseconds is left
-        in the pipe until then. Output after a longer silence is read at once, unless many agents write at the time."""
-        if self._merged is None and self._out in self._open_pipes and not self._gone:
-            self._loop.remove_reader(self._out)
-            self._merged = _MergedReads.of(self._loop)
-            self._merged.add(self, self._out)
-
     async def wait(self, seconds: float) -> bool:
         """Whether it ended, with its pipes read to the end, within that time."""
         # Not `asyncio.timeout`: before Python 3.11.3 it does not work in a task that is being cancelled.
@@ -248,6 +243,14 @@ class AgentProcess:
             signal_group(self.pid, number)
 
     # --- callbacks ----------------------------------------------------------------------------------
+
+    def _readable(self, pipe: int) -> None:
+        if pipe == self._out and self.merges_reads and not (self._gone or self.is_discarding):
+            self._loop.remove_reader(pipe)
+            self._merged = _MergedReads.of(self._loop)
+            self._merged.add(self, pipe)
+        else:
+            self._read_pipe(pipe)
 
     def read_now(self, now: float) -> float | None:
         """Reads what there is, unless it has just been read; then it returns when that may be done again."""
@@ -315,8 +318,8 @@ class AgentProcess:
         if self._merged is not None:  # nothing more will come to wait for
             self._merged.remove(self._out)
             self._merged = None
-            self._loop.add_reader(self._out, self._read_pipe, self._out)
-            self._read_pipe(self._out)
+            self._loop.add_reader(self._out, self._readable, self._out)
+            self._read_rest(self._out)
         if self._err in self._open_pipes:  # its last words, before anybody asks why it ended
             self._read_pipe(self._err)
         self._wake()
@@ -363,10 +366,13 @@ class AgentProcess:
     def _close_dead_pipes(self) -> None:
         """Reads once more first: a busy event loop may not have drained the pipe yet."""
         for pipe in tuple(self._open_pipes):
-            for _ in range(_PIPE // _PIECE):
-                if pipe in self._open_pipes:
-                    self._read_pipe(pipe)
+            self._read_rest(pipe)
         self._close_pipes()
+
+    def _read_rest(self, pipe: int) -> None:
+        for _ in range(_PIPE // _PIECE):
+            if pipe in self._open_pipes:
+                self._read_pipe(pipe)
 
     def _close_pipes(self) -> None:
         for pipe in tuple(self._open_pipes):

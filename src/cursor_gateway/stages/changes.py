@@ -6,6 +6,7 @@ from msgspec import UNSET, Struct
 
 from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.documents import Diff, Document, FileEditDocument
+from cursor_gateway.stages.diffs import diff_lines, split_lines
 from cursor_gateway.stages.hunks import hunks_between
 
 _BLOCK = 200  # hunks
@@ -50,11 +51,12 @@ def combined(file: EditedFile) -> FileChange:
     for edit in file.edits:
         metadata = edit.metadata
         if metadata.operation == "create":
-            groups = [_Hunks(_lines(edit.content or ""))]
+            groups = [_Hunks(split_lines(edit.content or ""))]
         elif metadata.operation == "delete":
             groups = [_Hunks()]
         if metadata.diff is not UNSET:
-            change = metadata.diff.start_line, *_replaced(metadata.diff)
+            diff = metadata.diff
+            change = diff.start_line, *diff_lines(diff, diff.old_string, diff.new_string)
             if not groups[-1].merge(*change):
                 groups.append(_Hunks())
                 groups[-1].merge(*change)
@@ -171,17 +173,6 @@ def _agrees(hunk: _Hunk, place: int, start: int, old: list[str]) -> bool:
     """Whether the lines that both know are the same."""
     first, last = max(start, place), min(start + len(old), place + len(hunk.new))
     return first >= last or hunk.new[first - place : last - place] == old[first - start : last - start]
-
-
-def _lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n") if text else []
-
-
-def _replaced(diff: Diff) -> tuple[list[str], list[str]]:
-    """The lines before and after. In those of `line_diff`, a line feed separates lines; otherwise it ends them."""
-    if diff.old_string.count("\n") != diff.end_line - diff.start_line:
-        return _lines(diff.old_string), _lines(diff.new_string)
-    return diff.old_string.split("\n"), diff.new_string.split("\n") if diff.new_string else []
 
 
 def _parts(hunk: _Hunk) -> Iterator[Diff]:

@@ -37,6 +37,20 @@ def line_diff(before: str, after: str) -> Diff:
     )
 
 
+def split_lines(text: str) -> list[str]:
+    """A line feed ends a line; it does not begin another."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def diff_lines(diff: Diff, old: str, new: str) -> tuple[list[str], list[str]]:
+    """The lines of both texts of a diff. If its range counts them as lines without a line end after the last one, as
+    `line_diff` does, then an old text that is empty or ends with a line feed ends with a blank line.
+    """
+    if not new or old.count("\n") != diff.end_line - diff.start_line:
+        return split_lines(old), split_lines(new)
+    return old.split("\n"), new.split("\n")
+
+
 def _common_start(old: str, new: str) -> int:
     """Binary search comparing whole slices, which is much faster than a loop over lines."""
     low, high = 0, min(len(old), len(new))

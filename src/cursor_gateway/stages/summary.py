@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import UNSET
 
 from cursor_gateway.model import documents
+from cursor_gateway.stages.diffs import split_lines
 
 _WIDTH = 200
 _MAIN_ARGUMENTS = ("target_file", "query", "pattern", "glob_pattern", "search_term", "url", "path", "target_directory")
@@ -56,7 +57,7 @@ def _edited(metadata: documents.FileEditMetadata, content: str | None) -> str:
         return f"{verb} {metadata.operation} {metadata.file_path}"
     match metadata.operation:
         case "create":
-            return f"Created {metadata.file_path}, {_count(len((content or '').splitlines()), 'line')}"
+            return f"Created {metadata.file_path}, {_count(len(split_lines(content or '')), 'line')}"
         case "edit":
             return f"Edited {metadata.file_path}"
         case "delete":

@@ -68,10 +68,10 @@ def too_deep(value: object) -> bool:
     for _ in range(MAX_DEPTH):
         if not level:
             return False
-        level = [
-            child
-            for item in level
-            for child in (item.values() if item.__class__ is dict else item)
-            if child.__class__ in _NESTED
-        ]
+        below: list[Any] = []
+        for item in level:
+            for child in item.values() if item.__class__ is dict else item:
+                if child.__class__ in _NESTED:
+                    below.append(child)
+        level = below
     return bool(level)

@@ -65,7 +65,7 @@ def test_a_conversation_that_goes_on() -> None:
 
 
 def test_an_answer_that_must_be_json_is_checked_unless_it_is_in_the_background() -> None:
-    assert start(text=JSON, max_output_tokens=9).check == Check(JsonObject(), max_tokens=9)
+    assert start(text=JSON, max_output_tokens=9).check == Check(JsonObject(), max_tokens=9, param="text.format")
     assert start(text=JSON, background=True).check is None
     assert start().check is None
 

@@ -258,6 +258,7 @@ async def _service(
                 store,
                 directory / "conversations",
                 own.volumes if own is not None else (),
+                latest=runs.latest,
                 fresh=_fresh_folders(source, directory, ledger) if not settings.agent_user else None,
             ),
             Workspaces(

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,7 @@ async def _serve_host(settings: Settings, folder: str, url: str | None) -> None:
     from cursor_gateway.mcp_server.methods import McpMethods
     from cursor_gateway.mcp_server.stdio import StdioMcpServer
     from cursor_gateway.mcp_server.tasks import ttl_of
+    from cursor_gateway.stdio import StdioLines, standard_streams
 
     gateways = Gateways(settings, url)
 
@@ -92,17 +93,18 @@ async def _serve_host(settings: Settings, folder: str, url: str | None) -> None:
             yield ConnectedGateway(client, named)
 
     methods = McpMethods(connect, (click.ClickException,), ttl_of(settings.history_days))
-    await _until_stopped(StdioMcpServer(methods), gateways)
+    await _until_stopped(StdioMcpServer(StdioLines(*standard_streams()), methods), gateways)
 
 
 async def _serve_editor(settings: Settings, folder: str, url: str | None) -> None:
     from cursor_gateway.acp_server.server import AcpServer
     from cursor_gateway.acp_server.session_ids import SessionIds
-    from cursor_gateway.acp_server.stdio import StdioTransport, standard_streams
+    from cursor_gateway.acp_server.stdio import StdioTransport
+    from cursor_gateway.stdio import StdioLines, standard_streams
 
     gateways = Gateways(settings, url)
     server = AcpServer(
-        StdioTransport(*standard_streams()),
+        StdioTransport(StdioLines(*standard_streams())),
         gateways.connect,
         SessionIds(data_dir(settings) / _SESSIONS),
         folder=folder,
@@ -124,8 +126,7 @@ async def _until_stopped(server: "StdioMcpServer | AcpServer", gateways: "Gatewa
         await gateways.close()
     if signalled.done():  # a thread reads standard input, and waiting for it could take forever
         os._exit(128 + signalled.result())
-    with suppress(OSError):  # nobody reads the output
-        await serving
+    await serving
 
 
 def stop_signal() -> "asyncio.Future[int]":

@@ -55,6 +55,7 @@ from cursor_gateway.errors import Failure
 from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, DocumentStarted, is_tool
 from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.stages.diffs import diff_lines
 from cursor_gateway.stages.summary import main_argument
 from cursor_gateway.wire.payload import Fields
 
@@ -132,7 +133,7 @@ def _edit(document: documents.FileEditDocument, id: str) -> ServerToolBlocks | N
 
 
 def _replaced(diff: documents.Diff) -> ReplaceOutput:
-    old, new = diff.old_string.splitlines(), diff.new_string.splitlines()
+    old, new = diff_lines(diff, diff.old_string, diff.new_string)
     return ReplaceOutput(
         lines=[*(f"-{line}" for line in old), *(f"+{line}" for line in new)],
         old_start=diff.start_line,

@@ -199,7 +199,7 @@ def _check(request: ResponsesRequest) -> Check | None:
     """Of an answer in the background, the JSON is taken when it is read."""
     if request.format is None or request.background:
         return None
-    return Check(request.format, max_tokens=request.asked.max_tokens)
+    return Check(request.format, max_tokens=request.asked.max_tokens, param="text.format")
 
 
 # --- without an agent -------------------------------------------------------------------------------

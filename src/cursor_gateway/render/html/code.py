@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from cursor_gateway.model.documents import Diff
 from cursor_gateway.render.html.pieces import count, exact, exact_line
-from cursor_gateway.render.looks import Sign, diff_lines, line_runs, split_lines
+from cursor_gateway.render.looks import Sign, line_runs
 from cursor_gateway.render.visible import SEQUENCES, visible
+from cursor_gateway.stages.diffs import diff_lines, split_lines
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer

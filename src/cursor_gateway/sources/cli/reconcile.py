@@ -42,7 +42,7 @@ class Reconciler:
             self.held, self.floor = text, 0
             return released
         self.emitted.append(text)
-        self.floor = 0 if self._earlier else self._segment_length()
+        self.floor = 0 if self._earlier else self._length + len(text)
         return released + text
 
     def deltas(self, texts: list[str]) -> str:

@@ -203,7 +203,7 @@ class CursorCliSource(Source):
         callers_server = turn.offered.server if turn.offered is not None else ""
         lines = LineSplitter(keeps_ends=True)
         decoder = CursorDecoder(callers_server, None if questions is None else questions.tool)
-        size, unended, stderr_tail, session_id, is_merged = 0, 0, b"", "", False
+        size, unended, stderr_tail, session_id = 0, 0, b"", ""
         events: list[AgentEvent] = []
         if questions is not None:
             questions.notify = process.interrupt
@@ -234,9 +234,8 @@ class CursorCliSource(Source):
                         session_id = begun.session_id
                         events[0] = replace(begun, is_warm=is_warm)
                     yield events
-                    if not is_merged and TextDelta in map(type, events):  # the first words are never delayed
-                        is_merged = True
-                        process.merge_reads()
+                    if not process.merges_reads:  # the first words are never delayed
+                        process.merges_reads = TextDelta in map(type, events)
             if not decoder.finished:
                 await process.wait(self._options.grace_seconds)  # for the rest of stderr
                 events = decoder.push(lines.flush())  # the last line may lack its LF

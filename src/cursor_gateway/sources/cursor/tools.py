@@ -143,18 +143,21 @@ def _shell(call: CursorCall) -> Action:
     exit_code = call.value.integer("exitCode")
     if exit_code is None:
         exit_code = 0 if call.state == "completed" else -1  # protobuf-JSON may omit a zero
-    stdout, stderr = call.value.text("stdout"), call.value.text("stderr")
-    between = "\n" if not stdout.endswith("\n") else ""
-    both = f"{stdout}{between}{stderr}" if stdout and stderr else stdout or stderr
     policy = call.result.all.get("sandboxPolicy") or call.args.all.get("requestedSandboxPolicy")
     return Command(
         tool="run_terminal_cmd",
         command=call.value.text("command") or call.args.text("command"),  # a hook may have changed it
         working_directory=call.value.text("workingDirectory") or call.args.text("workingDirectory", "cwd"),
         exit_code=exit_code,
-        output=call.value.text("interleavedOutput") or both,
+        output=call.value.text("interleavedOutput") or _both_outputs(call.value),
         permissions=(policy and _permissions(Fields(policy))) or call.args.texts("required_permissions"),
     )
+
+
+def _both_outputs(value: Fields) -> str:
+    stdout, stderr = value.text("stdout"), value.text("stderr")
+    between = "\n" if not stdout.endswith("\n") else ""
+    return f"{stdout}{between}{stderr}" if stdout and stderr else stdout or stderr
 
 
 def _permissions(policy: Fields) -> list[str]:

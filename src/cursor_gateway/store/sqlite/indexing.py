@@ -25,7 +25,7 @@ from cursor_gateway.store.texts import conversation_scope, owner_scope, searchab
 
 _BYTES_PER_STEP = 30_000  # writers wait during a step
 _RUNS_PER_STEP = 20
-_MOST_RUNS, _MOST_BYTES = 500, 1_000_000  # queued: a search indexes so much within a second
+_MOST_RUNS, _MOST_BYTES = 2000, 1_000_000  # queued: a search indexes so much within a second
 
 _ADD = "INSERT OR REPLACE INTO search (rowid, tokens, text) VALUES (-?, ?, ?)"
 _WHOSE = """

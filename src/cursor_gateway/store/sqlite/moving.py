@@ -277,9 +277,9 @@ class RunFiles:
             return 0
         ends = [file.end for file in files]  # a run may end meanwhile
         try:
-            alone = self._packed(files) if len(files) > 1 else []
+            whole = self._packed(files, ends) if len(files) > 1 else []
             with self._connections.writing() as connection:
-                added = self._added(connection, alone)
+                added = self._added(connection, whole)
                 changes = [
                     added.get(file.new.id) or self._moved(connection, file, end)
                     for file, end in zip(files, ends, strict=True)
@@ -302,11 +302,11 @@ class RunFiles:
                 self._indexer.note(change.run, change.note)
         return sum(change.size for change in changes)
 
-    def _packed(self, files: Iterable[RunFile]) -> list[writing.WholeRun]:
+    def _packed(self, files: Iterable[RunFile], ends: Iterable[RunEnd | None]) -> list[writing.WholeRun]:
         """Those that are all of their conversations, and short: the usual case. Raises `OSError`, and `DamagedFile`."""
         found = []
-        for file in files:
-            if (end := file.end) is not None and not file.is_entered and is_alone(file.new):
+        for file, end in zip(files, ends, strict=True):
+            if end is not None and not file.is_entered and is_alone(file.new):
                 file.pack()
                 if file.row is not None:
                     found.append(writing.WholeRun(file.new, file.row, end))

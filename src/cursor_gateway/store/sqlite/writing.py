@@ -411,7 +411,9 @@ def add_whole(
     connection: sqlite3.Connection, runs: Sequence[WholeRun], make_notices: MakeNotices | None = None
 ) -> dict[str, Change[object]]:
     """By the runs' ids. Those that the database has already are left out."""
-    known = {id for (id,) in connection.execute(*_known(runs))}
+    marks = ", ".join("?" * len(runs))
+    found = connection.execute(f"SELECT id FROM runs WHERE id IN ({marks})", [whole.new.id for whole in runs])
+    known = {id for (id,) in found}
     runs = [whole for whole in runs if whole.new.id not in known]
     last_conversation, last_run = connection.execute(_LAST_KEYS).fetchone()
     placed = [_Placed(whole, last_conversation + number, last_run + number) for number, whole in enumerate(runs, 1)]
@@ -485,11 +487,6 @@ def _change_of(one: _Placed) -> Change[object]:
 
 def _state_of(end: RunEnd) -> str:
     return "completed" if end.envelope.status == "completed" else "error"
-
-
-def _known(runs: Sequence[WholeRun]) -> tuple[str, list[str]]:
-    marks = ", ".join("?" * len(runs))
-    return f"SELECT id FROM runs WHERE id IN ({marks})", [whole.new.id for whole in runs]
 
 
 def _insert(connection: sqlite3.Connection, into: str, rows: Sequence[Sequence[object]]) -> None:
