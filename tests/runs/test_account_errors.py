@@ -1,9 +1,7 @@
 """Errors about the account: remembered for a time, for whom they are about, until something has changed."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,7 +26,7 @@ from cursor_gateway.sources.router import routed
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Watcher, say
-from tests.store.blocking import blocking
+from tests.store.blocking import closed_later
 
 ANSWERS: list[Step] = [[STARTED], say("All"), [FINISHED]]
 LIMIT = AgentQuotaExhausted("It is used up.", details="resets on 10/2/2026")
@@ -44,7 +42,7 @@ class Place:
         self.source = ScriptedSource(*scripts)
         self.source.known = ["auto", "opus"]
         self.watcher = Watcher()
-        self.store = SqliteStore(tmp_path)
+        self.store = closed_later(SqliteStore(tmp_path))
         runs = Runs(self.source, ENDLESS, Shares(max_runs=4), [self.watcher])
         self.service = LocalRunService(
             RunParts(
@@ -80,146 +78,99 @@ class Place:
         return len(self.source.turns)
 
 
-def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    try:
-        asyncio.run(live())
-    finally:
-        blocking(place.store).close()
-
-
 @pytest.mark.parametrize("error", [LIMIT, LOGIN])
-def test_the_same_error_is_returned_again_without_an_agent(tmp_path: Path, error: AgentError) -> None:
+async def test_the_same_error_is_returned_again_without_an_agent(tmp_path: Path, error: AgentError) -> None:
     place = Place(tmp_path, [error])
-
-    async def live() -> None:
-        assert await place.ask() == error.code
-        conversations = list((tmp_path / "conversations").iterdir())
-        place.now += 12
-        for _ in range(3):
-            with pytest.raises(type(error)) as again:
-                await place.ask()
-            result = again.value.failure()
-            assert result.message.startswith(f"{error} (The agent said so 12 s ago. It is asked again after 60 s, ")
-            assert (result.details, result.retryable, result.retry_after) == (error.details, False, None)
-        assert place.agents == 1
-        assert list((tmp_path / "conversations").iterdir()) == conversations
-        assert place.watcher.seen.count(f"repeated {error.code} me req_1") == 3
-
-    lived(place, live)
+    assert await place.ask() == error.code
+    conversations = list((tmp_path / "conversations").iterdir())
+    place.now += 12
+    for _ in range(3):
+        with pytest.raises(type(error)) as again:
+            await place.ask()
+        result = again.value.failure()
+        assert result.message.startswith(f"{error} (The agent said so 12 s ago. It is asked again after 60 s, ")
+        assert (result.details, result.retryable, result.retry_after) == (error.details, False, None)
+    assert place.agents == 1
+    assert list((tmp_path / "conversations").iterdir()) == conversations
+    assert place.watcher.seen.count(f"repeated {error.code} me req_1") == 3
 
 
-def test_a_person_who_asks_again_gets_an_agent(tmp_path: Path) -> None:
+async def test_a_person_who_asks_again_gets_an_agent(tmp_path: Path) -> None:
     place = Place(tmp_path, [LIMIT], ANSWERS)
-
-    async def live() -> None:
-        await place.ask()
-        assert await place.ask(clients_retry=False) == "completed"
-
-    lived(place, live)
+    await place.ask()
+    assert await place.ask(clients_retry=False) == "completed"
 
 
-def test_after_a_time_the_agent_is_asked_again(tmp_path: Path) -> None:
+async def test_after_a_time_the_agent_is_asked_again(tmp_path: Path) -> None:
     place = Place(tmp_path, [LIMIT], ANSWERS)
-
-    async def live() -> None:
+    await place.ask()
+    place.now += 59.9
+    with pytest.raises(AgentQuotaExhausted):
         await place.ask()
-        place.now += 59.9
+    place.now += 0.1
+    assert await place.ask() == "completed"
+    assert place.agents == 2
+
+
+async def test_after_another_login_the_agent_is_asked_again(tmp_path: Path) -> None:
+    place = Place(tmp_path, [LOGIN], ANSWERS)
+    await place.ask()
+    place.source.login = "somebody else"
+    assert await place.ask() == "completed"
+
+
+async def test_an_error_is_about_the_login_with_which_its_run_began(tmp_path: Path) -> None:
+    place = Place(tmp_path, [LOGIN], ANSWERS)
+    asking = asyncio.ensure_future(place.ask())
+    while not place.agents:
+        await asyncio.sleep(0)
+    place.source.login = "somebody else"
+    await asking
+    assert await place.ask() == "completed"
+
+
+async def test_another_process_can_have_them_forgotten(tmp_path: Path) -> None:
+    place = Place(tmp_path, [LIMIT])
+    await place.ask()
+    for asked in (2, 3):
+        forget_account_errors(tmp_path)
+        await place.ask()
+        assert place.agents == asked
         with pytest.raises(AgentQuotaExhausted):
             await place.ask()
-        place.now += 0.1
-        assert await place.ask() == "completed"
-        assert place.agents == 2
-
-    lived(place, live)
-
-
-def test_after_another_login_the_agent_is_asked_again(tmp_path: Path) -> None:
-    place = Place(tmp_path, [LOGIN], ANSWERS)
-
-    async def live() -> None:
-        await place.ask()
-        place.source.login = "somebody else"
-        assert await place.ask() == "completed"
-
-    lived(place, live)
-
-
-def test_an_error_is_about_the_login_with_which_its_run_began(tmp_path: Path) -> None:
-    place = Place(tmp_path, [LOGIN], ANSWERS)
-
-    async def live() -> None:
-        asking = asyncio.ensure_future(place.ask())
-        while not place.agents:
-            await asyncio.sleep(0)
-        place.source.login = "somebody else"
-        await asking
-        assert await place.ask() == "completed"
-
-    lived(place, live)
-
-
-def test_another_process_can_have_them_forgotten(tmp_path: Path) -> None:
-    place = Place(tmp_path, [LIMIT])
-
-    async def live() -> None:
-        await place.ask()
-        for asked in (2, 3):
-            forget_account_errors(tmp_path)
-            await place.ask()
-            assert place.agents == asked
-            with pytest.raises(AgentQuotaExhausted):
-                await place.ask()
-
-    lived(place, live)
     forget_account_errors(tmp_path / "not made yet")
     assert not (tmp_path / "not made yet").exists()
 
 
 @pytest.mark.parametrize("error", [AgentOverloaded("full"), AgentCrashed(), ModelUnavailable("no"), AgentMissing("no")])
-def test_other_errors_are_not_remembered(tmp_path: Path, error: AgentError) -> None:
+async def test_other_errors_are_not_remembered(tmp_path: Path, error: AgentError) -> None:
     place = Place(tmp_path, [error])
-
-    async def live() -> None:
-        assert [await place.ask(), await place.ask()] == [error.code] * 2
-        assert place.agents == 2
-
-    lived(place, live)
+    assert [await place.ask(), await place.ask()] == [error.code] * 2
+    assert place.agents == 2
 
 
-def test_nothing_is_remembered_where_the_operator_does_not_want_it(tmp_path: Path) -> None:
+async def test_nothing_is_remembered_where_the_operator_does_not_want_it(tmp_path: Path) -> None:
     place = Place(tmp_path, [LIMIT], seconds=0)
-
-    async def live() -> None:
-        assert [await place.ask(), await place.ask()] == [LIMIT.code] * 2
-
-    lived(place, live)
+    assert [await place.ask(), await place.ask()] == [LIMIT.code] * 2
 
 
-def test_a_usage_limit_is_one_models_and_a_missing_login_is_everybodys(tmp_path: Path) -> None:
+async def test_a_usage_limit_is_one_models_and_a_missing_login_is_everybodys(tmp_path: Path) -> None:
     """Cursor offers another model at the limit, so a request for that one has to reach the agent."""
     place = Place(tmp_path, [LIMIT], ANSWERS, [LOGIN])
-
-    async def live() -> None:
-        assert await place.ask(model="opus") == LIMIT.code
-        assert await place.ask(model="auto") == "completed"
-        with pytest.raises(AgentQuotaExhausted):  # the other model's success says nothing about this one
-            await place.ask(model="opus")
-        assert await place.ask(model="auto") == LOGIN.code
-        with pytest.raises(AgentUnauthenticated):
-            await place.ask(model="opus")
-
-    lived(place, live)
+    assert await place.ask(model="opus") == LIMIT.code
+    assert await place.ask(model="auto") == "completed"
+    with pytest.raises(AgentQuotaExhausted):  # the other model's success says nothing about this one
+        await place.ask(model="opus")
+    assert await place.ask(model="auto") == LOGIN.code
+    with pytest.raises(AgentUnauthenticated):
+        await place.ask(model="opus")
 
 
-def test_what_one_caller_heard_does_not_shut_out_another(tmp_path: Path) -> None:
+async def test_what_one_caller_heard_does_not_shut_out_another(tmp_path: Path) -> None:
     place = Place(tmp_path, [LIMIT], ANSWERS)
-
-    async def live() -> None:
-        await place.ask("me")
-        assert await place.ask("you") == "completed"
-        assert await place.ask("me") == "completed"  # your success shows that the limit is gone
-
-    lived(place, live)
+    await place.ask("me")
+    assert await place.ask("you") == "completed"
+    assert await place.ask("me") == "completed"  # your success shows that the limit is gone
 
 
 def test_so_many_are_remembered_and_no_more(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import gc
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from tests.runs.scripted import (
     turns_of_the_loop,
 )
 from tests.runs.suspending import suspending
-from tests.store.blocking import blocking
+from tests.store.blocking import closed_later
 from tests.store.making import ME, new_run
 
 ANSWERS: list[Step] = [[STARTED], say("All"), [FINISHED]]
@@ -62,7 +62,7 @@ class Place:
         (tmp_path / "work" / "project").mkdir(parents=True)
         self.source = source
         self.work, self.folder = tmp_path / "work", tmp_path / "conversations"
-        self.store = SqliteStore(tmp_path)
+        self.store = closed_later(SqliteStore(tmp_path))
         store = type(self).wrap(self.store)
         runs = Runs(source, ENDLESS, Shares(max_runs=max_runs))
         self.service = LocalRunService(
@@ -98,276 +98,213 @@ def _store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Place, "wrap", staticmethod(request.param))
 
 
-def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    try:
-        asyncio.run(live())
-    finally:
-        blocking(place.store).close()
-
-
-def test_an_order_becomes_a_turn(tmp_path: Path) -> None:
+async def test_an_order_becomes_a_turn(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
-
-    async def live() -> None:
-        run = await place.start(request_id="req_1", workspace="project", include=frozenset({"raw"}), fences="inline")
-        turn = run.turn
-        assert (turn.prompt, turn.model, turn.mode, turn.session_id) == ("Say it.", "auto", "agent", None)
-        assert turn.workspace == str(place.work / "project")
-        assert Path(turn.folder).parent == place.folder
-        assert run.id == turn.run_id
-        assert run.id.startswith("chat_")
-        assert (run.info.fences, run.info.include, run.info.mode) == ("inline", {"raw"}, "agent")
-        assert run.info.conversation_id == Path(turn.folder).name
-        assert (run.owner, run.plan.request_id) == ("me", "req_1")
-        assert datetime.fromisoformat(run.info.created).tzinfo is not None
-        await run.gone()
-        assert place.source.turns == [turn]
-
-    lived(place, live)
+    run = await place.start(request_id="req_1", workspace="project", include=frozenset({"raw"}), fences="inline")
+    turn = run.turn
+    assert (turn.prompt, turn.model, turn.mode, turn.session_id) == ("Say it.", "auto", "agent", None)
+    assert turn.workspace == str(place.work / "project")
+    assert Path(turn.folder).parent == place.folder
+    assert run.id == turn.run_id
+    assert run.id.startswith("chat_")
+    assert (run.info.fences, run.info.include, run.info.mode) == ("inline", {"raw"}, "agent")
+    assert run.info.conversation_id == Path(turn.folder).name
+    assert (run.owner, run.plan.request_id) == ("me", "req_1")
+    assert datetime.fromisoformat(run.info.created).tzinfo is not None
+    await run.gone()
+    assert place.source.turns == [turn]
 
 
-def test_the_events_of_a_run_that_has_ended_are_freed_without_garbage_collection(tmp_path: Path) -> None:
+async def test_the_events_of_a_run_that_has_ended_are_freed_without_garbage_collection(tmp_path: Path) -> None:
     """They are megabytes in a long run: a reference cycle keeps them until Python's next full collection."""
     place = Place(tmp_path, ScriptedSource(ANSWERS))
-
-    async def live() -> None:
+    gc.disable()
+    try:
         run = await place.start()
         await run.gone()
         held = weakref.ref(run.log)
         del run
         await turns_of_the_loop(20)
         assert held() is None
-
-    gc.disable()
-    try:
-        lived(place, live)
     finally:
         gc.enable()
 
 
-def test_what_an_order_leaves_out_is_the_operators_to_decide(tmp_path: Path) -> None:
+async def test_what_an_order_leaves_out_is_the_operators_to_decide(tmp_path: Path) -> None:
     source = ScriptedSource(ANSWERS)
     source.known = ["gpt-5-mini", "auto"]
     place = Place(tmp_path, source, model="gpt-5-mini", mode="ask", fences="inline")
-
-    async def live() -> None:
-        run = await place.start()
-        assert (run.turn.model, run.turn.mode, run.info.fences) == ("gpt-5-mini", "ask", "inline")
-        run = await place.start(model="auto", mode="plan", fences="split")
-        assert (run.turn.model, run.turn.mode, run.info.fences) == ("auto", "plan", "split")
-        await place.service.close(1e6)
-
-    lived(place, live)
+    run = await place.start()
+    assert (run.turn.model, run.turn.mode, run.info.fences) == ("gpt-5-mini", "ask", "inline")
+    run = await place.start(model="auto", mode="plan", fences="split")
+    assert (run.turn.model, run.turn.mode, run.info.fences) == ("auto", "plan", "split")
+    await place.service.close(1e6)
 
 
-def test_debugging_is_a_preamble(tmp_path: Path) -> None:
+async def test_debugging_is_a_preamble(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
-
-    async def live() -> None:
-        assert debug_preamble() in (await place.start(mode="debug")).turn.prompt
-        assert debug_preamble() not in (await place.start()).turn.prompt
-        await place.service.close(1e6)
-
-    lived(place, live)
+    assert debug_preamble() in (await place.start(mode="debug")).turn.prompt
+    assert debug_preamble() not in (await place.start()).turn.prompt
+    await place.service.close(1e6)
 
 
-def test_images_are_files_beside_the_conversation_that_the_prompt_names(tmp_path: Path) -> None:
+async def test_images_are_files_beside_the_conversation_that_the_prompt_names(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
-
-    async def live() -> None:
-        images = [Image(2, "image/png", b"one"), Image(0, "image/gif", b"two"), Image(2, "image/png", b"one")]
-        messages: Sequence[Message] = [UserMessage("a"), AssistantMessage("b"), UserMessage("c")]
-        run = await place.start(*messages, images=images)
-        folder = Path(run.turn.folder) / "images"
-        assert sorted(path.read_bytes() for path in folder.iterdir()) == [b"one", b"two"]
-        assert folder.stat().st_mode & 0o777 == 0o700
-        assert run.turn.prompt.count(str(folder / images[0].name)) == 2
-        assert run.turn.prompt.count(str(folder / images[1].name)) == 1
-        await run.gone()
-
-    lived(place, live)
+    images = [Image(2, "image/png", b"one"), Image(0, "image/gif", b"two"), Image(2, "image/png", b"one")]
+    messages: Sequence[Message] = [UserMessage("a"), AssistantMessage("b"), UserMessage("c")]
+    run = await place.start(*messages, images=images)
+    folder = Path(run.turn.folder) / "images"
+    assert sorted(path.read_bytes() for path in folder.iterdir()) == [b"one", b"two"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert run.turn.prompt.count(str(folder / images[0].name)) == 2
+    assert run.turn.prompt.count(str(folder / images[1].name)) == 1
+    await run.gone()
 
 
 # --- conversations --------------------------------------------------------------------------------------
 
 
-def test_a_conversation_goes_on_in_its_folder_and_session(tmp_path: Path) -> None:
+async def test_a_conversation_goes_on_in_its_folder_and_session(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
-
-    async def live() -> None:
-        first = await place.start(workspace="project")
-        await first.gone()
-        second = await place.start(conversation_id=first.info.conversation_id)
-        assert second.turn.session_id == "session-1"
-        assert (second.turn.folder, second.turn.workspace) == (first.turn.folder, first.turn.workspace)
-        await second.gone()
-        third = await place.start(conversation_id=first.info.conversation_id, workspace="project")
-        await third.gone()
-        with pytest.raises(errors.InvalidRequest):
-            await place.start(conversation_id=first.info.conversation_id, workspace=".")
-        assert place.folders == 1
-
-    lived(place, live)
+    first = await place.start(workspace="project")
+    await first.gone()
+    second = await place.start(conversation_id=first.info.conversation_id)
+    assert second.turn.session_id == "session-1"
+    assert (second.turn.folder, second.turn.workspace) == (first.turn.folder, first.turn.workspace)
+    await second.gone()
+    third = await place.start(conversation_id=first.info.conversation_id, workspace="project")
+    await third.gone()
+    with pytest.raises(errors.InvalidRequest):
+        await place.start(conversation_id=first.info.conversation_id, workspace=".")
+    assert place.folders == 1
 
 
-def test_the_next_turn_waits_for_an_agent_that_lingers(tmp_path: Path) -> None:
+async def test_the_next_turn_waits_for_an_agent_that_lingers(tmp_path: Path) -> None:
     goes, answers = asyncio.Event(), asyncio.Event()
     place = Place(tmp_path, ScriptedSource([*ANSWERS, Until(goes)], [Until(answers), *ANSWERS]))
-
-    async def live() -> None:
-        first = await place.start()
-        await first.finished()
-        second = await place.start(conversation_id=first.info.conversation_id)
-        assert second.turn.session_id == "session-1"
-        with pytest.raises(errors.ConversationBusy):
-            await place.start(conversation_id=first.info.conversation_id)
-        await turns_of_the_loop()
-        assert (second.done, len(place.source.turns)) == (None, 1)
-        goes.set()
-        await first.gone()
-        with pytest.raises(errors.ConversationBusy):  # the end of the first lets nobody in beside the second
-            await place.start(conversation_id=first.info.conversation_id)
-        answers.set()
-        await second.gone()
-        await (await place.start(conversation_id=first.info.conversation_id)).gone()
-
-    lived(place, live)
+    first = await place.start()
+    await first.finished()
+    second = await place.start(conversation_id=first.info.conversation_id)
+    assert second.turn.session_id == "session-1"
+    with pytest.raises(errors.ConversationBusy):
+        await place.start(conversation_id=first.info.conversation_id)
+    await turns_of_the_loop()
+    assert (second.done, len(place.source.turns)) == (None, 1)
+    goes.set()
+    await first.gone()
+    with pytest.raises(errors.ConversationBusy):  # the end of the first lets nobody in beside the second
+        await place.start(conversation_id=first.info.conversation_id)
+    answers.set()
+    await second.gone()
+    await (await place.start(conversation_id=first.info.conversation_id)).gone()
 
 
-def test_a_conversation_is_busy_while_its_run_is(tmp_path: Path) -> None:
+async def test_a_conversation_is_busy_while_its_run_is(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource([[STARTED], say("Half"), forever()]))
-
-    async def live() -> None:
-        run = await place.start()
-        await turns_of_the_loop()
-        with pytest.raises(errors.ConversationBusy):
-            await place.start(conversation_id=run.info.conversation_id)
-        await place.service.cancel(run.id, "me")
-        await run.gone()
-        again = await place.start(conversation_id=run.info.conversation_id)
-        assert again.turn.session_id == "session-1"
-        await place.service.close(0)
-
-    lived(place, live)
+    run = await place.start()
+    await turns_of_the_loop()
+    with pytest.raises(errors.ConversationBusy):
+        await place.start(conversation_id=run.info.conversation_id)
+    await place.service.cancel(run.id, "me")
+    await run.gone()
+    again = await place.start(conversation_id=run.info.conversation_id)
+    assert again.turn.session_id == "session-1"
+    await place.service.close(0)
 
 
-def test_a_conversation_whose_agent_never_had_a_session_is_sent_again(tmp_path: Path) -> None:
+async def test_a_conversation_whose_agent_never_had_a_session_is_sent_again(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource([errors.GatewayFault("It did not start.")], ANSWERS))
-
-    async def live() -> None:
-        first = await place.start(UserMessage("Remember me."))
-        await first.gone()
-        second = await place.start(UserMessage("Who am I?"), conversation_id=first.info.conversation_id)
-        assert second.turn.session_id is None
-        assert "Remember me." in second.turn.prompt
-        await second.gone()
-
-    lived(place, live)
+    first = await place.start(UserMessage("Remember me."))
+    await first.gone()
+    second = await place.start(UserMessage("Who am I?"), conversation_id=first.info.conversation_id)
+    assert second.turn.session_id is None
+    assert "Remember me." in second.turn.prompt
+    await second.gone()
 
 
-def test_a_session_that_is_gone_is_replaced_by_what_was_said(tmp_path: Path) -> None:
+async def test_a_session_that_is_gone_is_replaced_by_what_was_said(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
-
-    async def live() -> None:
-        first = await place.start(UserMessage("Remember me."))
-        await first.gone()
-        place.source.knows_sessions = False
-        second = await place.start(UserMessage("Who am I?"), conversation_id=first.info.conversation_id)
-        assert second.turn.session_id is None
-        assert "Remember me." in second.turn.prompt
-        assert "All" in second.turn.prompt
-        await second.gone()
-
-    lived(place, live)
+    first = await place.start(UserMessage("Remember me."))
+    await first.gone()
+    place.source.knows_sessions = False
+    second = await place.start(UserMessage("Who am I?"), conversation_id=first.info.conversation_id)
+    assert second.turn.session_id is None
+    assert "Remember me." in second.turn.prompt
+    assert "All" in second.turn.prompt
+    await second.gone()
 
 
-def test_a_session_that_turns_out_to_be_gone_is_replaced_unnoticed(tmp_path: Path) -> None:
+async def test_a_session_that_turns_out_to_be_gone_is_replaced_unnoticed(tmp_path: Path) -> None:
     lost: list[Step] = [[RunFailed(failure=errors.SessionLost("Gone.").failure())]]
     place = Place(tmp_path, ScriptedSource(ANSWERS, lost, ANSWERS))
-
-    async def live() -> None:
-        first = await place.start(UserMessage("Remember me."))
-        await first.gone()
-        second = await place.start(UserMessage("Who am I?"), conversation_id=first.info.conversation_id)
-        assert (await second.finished()).failure is None
-        await second.gone()
-        _, tried, result = place.source.turns
-        assert (tried.session_id, tried.prompt) == ("session-1", "Who am I?")
-        assert result.session_id is None
-        assert "Remember me." in result.prompt
-
-    lived(place, live)
+    first = await place.start(UserMessage("Remember me."))
+    await first.gone()
+    second = await place.start(UserMessage("Who am I?"), conversation_id=first.info.conversation_id)
+    assert (await second.finished()).failure is None
+    await second.gone()
+    _, tried, result = place.source.turns
+    assert (tried.session_id, tried.prompt) == ("session-1", "Who am I?")
+    assert result.session_id is None
+    assert "Remember me." in result.prompt
 
 
-def test_a_second_turn_may_wait_for_the_first(tmp_path: Path) -> None:
+async def test_a_second_turn_may_wait_for_the_first(tmp_path: Path) -> None:
     goes = asyncio.Event()
     place = Place(tmp_path, ScriptedSource([[STARTED], Until(goes), *ANSWERS]), when_busy="wait")
-
-    async def live() -> None:
-        first = await place.start()
-        await turns_of_the_loop()
-        others = [asyncio.ensure_future(place.start(conversation_id=first.info.conversation_id)) for _ in range(2)]
-        await turns_of_the_loop()
-        assert not any(other.done() for other in others)
-        goes.set()
-        for other in others:
-            await (await other).gone()
-        assert [asked.session_id for asked in place.source.turns] == [None, "session-1", "session-1"]
-
-    lived(place, live)
+    first = await place.start()
+    await turns_of_the_loop()
+    others = [asyncio.ensure_future(place.start(conversation_id=first.info.conversation_id)) for _ in range(2)]
+    await turns_of_the_loop()
+    assert not any(other.done() for other in others)
+    goes.set()
+    for other in others:
+        await (await other).gone()
+    assert [asked.session_id for asked in place.source.turns] == [None, "session-1", "session-1"]
 
 
 @pytest.mark.parametrize(("setting", "option"), [("refuse", "wait"), ("wait", "refuse")])
-def test_a_request_says_whether_it_waits(tmp_path: Path, setting: WhenBusy, option: WhenBusy) -> None:
+async def test_a_request_says_whether_it_waits(tmp_path: Path, setting: WhenBusy, option: WhenBusy) -> None:
     goes = asyncio.Event()
     place = Place(tmp_path, ScriptedSource([[STARTED], Until(goes), *ANSWERS]), when_busy=setting)
-
-    async def live() -> None:
-        first = await place.start()
-        await turns_of_the_loop()
-        asking = asyncio.ensure_future(place.start(conversation_id=first.info.conversation_id, when_busy=option))
-        await turns_of_the_loop()
-        if option == "refuse":
-            with pytest.raises(errors.ConversationBusy):
-                await asking
-            goes.set()
-        else:
-            assert not asking.done()
-            goes.set()
-            await (await asking).gone()
-
-    lived(place, live)
+    first = await place.start()
+    await turns_of_the_loop()
+    asking = asyncio.ensure_future(place.start(conversation_id=first.info.conversation_id, when_busy=option))
+    await turns_of_the_loop()
+    if option == "refuse":
+        with pytest.raises(errors.ConversationBusy):
+            await asking
+        goes.set()
+    else:
+        assert not asking.done()
+        goes.set()
+        await (await asking).gone()
 
 
 # --- looking --------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path) -> None:
+async def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource([[STARTED], say("Half"), forever()]))
-
-    async def live() -> None:
-        run = await place.start()
-        await turns_of_the_loop()
-        assert await place.service.find(run.id, "me") is run
-        assert (await response_of(await place.service.find(run.id, "me"))).status == "streaming"
-        for refused in (place.service.find, place.service.cancel):
-            with pytest.raises(errors.NotFound):
-                await refused(run.id, "you")
-        conversation_id = run.info.conversation_id or ""
-        assert await place.service.remove(conversation_id, "you") == "unknown"
-        assert run.done is None
-        assert (await place.service.cancel(run.id, "me")).status == "error"
-        await run.gone()
-        past = await place.service.find(run.id, "me")
-        assert isinstance(past, StoredRun)
-        assert await response_of(await place.service.find(run.id, "me")) == folded(run)
-        assert (await place.service.cancel(run.id, "me")).status == "error"
-        assert await place.service.remove(conversation_id, "me") == "removed"
-        assert place.folders == 0
+    run = await place.start()
+    await turns_of_the_loop()
+    assert await place.service.find(run.id, "me") is run
+    assert (await response_of(await place.service.find(run.id, "me"))).status == "streaming"
+    for refused in (place.service.find, place.service.cancel):
         with pytest.raises(errors.NotFound):
-            await place.service.find(run.id, "me")
-
-    lived(place, live)
+            await refused(run.id, "you")
+    conversation_id = run.info.conversation_id or ""
+    assert await place.service.remove(conversation_id, "you") == "unknown"
+    assert run.done is None
+    assert (await place.service.cancel(run.id, "me")).status == "error"
+    await run.gone()
+    past = await place.service.find(run.id, "me")
+    assert isinstance(past, StoredRun)
+    assert await response_of(await place.service.find(run.id, "me")) == folded(run)
+    assert (await place.service.cancel(run.id, "me")).status == "error"
+    assert await place.service.remove(conversation_id, "me") == "removed"
+    assert place.folders == 0
+    with pytest.raises(errors.NotFound):
+        await place.service.find(run.id, "me")
 
 
 class Vanishing(SqliteStore):
@@ -385,58 +322,46 @@ class Vanishing(SqliteStore):
 
 
 @pytest.mark.parametrize("looks", [1, 2])
-def test_an_answer_that_is_deleted_while_it_is_looked_up_is_none(tmp_path: Path, looks: int) -> None:
+async def test_an_answer_that_is_deleted_while_it_is_looked_up_is_none(tmp_path: Path, looks: int) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
-
-    async def live() -> None:
-        run = await place.start()
-        await run.gone()
-        whole = await response_of(await place.service.find(run.id, "me"))
-        assert whole.status == "completed"
-        place.service.store = Vanishing(tmp_path, run.info.conversation_id or "", looks)
-        with pytest.raises(errors.NotFound):
-            await response_of(await place.service.find(run.id, "me"))
-        await place.service.store.close()
-
-    lived(place, live)
+    run = await place.start()
+    await run.gone()
+    whole = await response_of(await place.service.find(run.id, "me"))
+    assert whole.status == "completed"
+    place.service.store = Vanishing(tmp_path, run.info.conversation_id or "", looks)
+    with pytest.raises(errors.NotFound):
+        await response_of(await place.service.find(run.id, "me"))
+    await place.service.store.close()
 
 
-def test_the_same_order_again_is_the_same_run(tmp_path: Path) -> None:
+async def test_the_same_order_again_is_the_same_run(tmp_path: Path) -> None:
     goes = asyncio.Event()
     place = Place(tmp_path, ScriptedSource([[STARTED], Until(goes), *ANSWERS]))
-
-    async def live() -> None:
-        run = await place.start(idempotency_key="k", body=b"one")
-        assert await place.start(idempotency_key="k", body=b"one") is run
-        with pytest.raises(errors.IdempotencyMismatch):
-            await place.start(idempotency_key="k", body=b"two")
-        other = await place.start(idempotency_key="k", body=b"one", owner="you")
-        assert other is not run
-        goes.set()
-        await asyncio.gather(run.gone(), other.gone())
-        past = await place.ordered(idempotency_key="k", body=b"one")
-        assert (past.id, type(past)) == (run.id, StoredRun)
-        assert len(place.source.turns) == 2
-
-    lived(place, live)
+    run = await place.start(idempotency_key="k", body=b"one")
+    assert await place.start(idempotency_key="k", body=b"one") is run
+    with pytest.raises(errors.IdempotencyMismatch):
+        await place.start(idempotency_key="k", body=b"two")
+    other = await place.start(idempotency_key="k", body=b"one", owner="you")
+    assert other is not run
+    goes.set()
+    await asyncio.gather(run.gone(), other.gone())
+    past = await place.ordered(idempotency_key="k", body=b"one")
+    assert (past.id, type(past)) == (run.id, StoredRun)
+    assert len(place.source.turns) == 2
 
 
 # --- one after the other --------------------------------------------------------------------------------
 
 
-def test_a_turn_that_fails_does_not_lose_the_conversation(tmp_path: Path) -> None:
+async def test_a_turn_that_fails_does_not_lose_the_conversation(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS, [errors.GatewayFault("It did not start.")], ANSWERS))
-
-    async def live() -> None:
-        first = await place.start()
-        await first.gone()
-        await (await place.start(conversation_id=first.info.conversation_id)).gone()
-        third = await place.start(conversation_id=first.info.conversation_id)
-        assert third.turn.session_id == "session-1"
-        await third.gone()
-        assert place.folders == 1
-
-    lived(place, live)
+    first = await place.start()
+    await first.gone()
+    await (await place.start(conversation_id=first.info.conversation_id)).gone()
+    third = await place.start(conversation_id=first.info.conversation_id)
+    assert third.turn.session_id == "session-1"
+    await third.gone()
+    assert place.folders == 1
 
 
 # --- what is refused ------------------------------------------------------------------------------------
@@ -455,41 +380,33 @@ def test_a_turn_that_fails_does_not_lose_the_conversation(tmp_path: Path) -> Non
         ({"conversation_id": "conv_0"}, errors.NotFound),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_nothing(
+async def test_what_cannot_be_is_refused_and_leaves_nothing(
     tmp_path: Path, order: dict[str, Any], error: type[errors.GatewayError]
 ) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
-
-    async def live() -> None:
-        with pytest.raises(error) as caught:
-            await place.start(**order)
-        assert len(str(caught.value)) < 1000
-        assert (place.folders, place.service.runs.running, place.source.turns) == (0, 0, [])
-
-    lived(place, live)
+    with pytest.raises(error) as caught:
+        await place.start(**order)
+    assert len(str(caught.value)) < 1000
+    assert (place.folders, place.service.runs.running, place.source.turns) == (0, 0, [])
 
 
-def test_all_places_taken_leaves_the_conversation_as_it_was(tmp_path: Path) -> None:
+async def test_all_places_taken_leaves_the_conversation_as_it_was(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS, [[STARTED], forever()]), max_runs=1)
-
-    async def live() -> None:
-        first = await place.start()
-        await first.gone()
-        second = await place.start()
-        with pytest.raises(errors.TooManyRuns):
-            await place.start()
-        with pytest.raises(errors.TooManyRuns):
-            await place.start(conversation_id=first.info.conversation_id)
-        assert place.folders == 2
-        await place.service.cancel(second.id, "me")
-        await second.gone()
+    first = await place.start()
+    await first.gone()
+    second = await place.start()
+    with pytest.raises(errors.TooManyRuns):
+        await place.start()
+    with pytest.raises(errors.TooManyRuns):
         await place.start(conversation_id=first.info.conversation_id)
-        await place.service.close(0)
+    assert place.folders == 2
+    await place.service.cancel(second.id, "me")
+    await second.gone()
+    await place.start(conversation_id=first.info.conversation_id)
+    await place.service.close(0)
 
-    lived(place, live)
 
-
-def test_a_disk_that_cannot_be_written_is_reported_and_keeps_nothing_busy(
+async def test_a_disk_that_cannot_be_written_is_reported_and_keeps_nothing_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> int:
@@ -499,46 +416,38 @@ def test_a_disk_that_cannot_be_written_is_reported_and_keeps_nothing_busy(
         raise OSError(errno.EACCES, "Permission denied")
 
     place = Place(tmp_path, ScriptedSource(ANSWERS))
-
-    async def live() -> None:
-        first = await place.start()
-        await first.gone()
-        image = Image(0, "image/png", b"one")
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "rename", full)  # of the new file
-            with pytest.raises(errors.HostExhausted, match="No space left on device"):
-                await place.start(images=[image])
-            with pytest.raises(errors.HostExhausted):
-                await place.start(images=[image], conversation_id=first.info.conversation_id)
-            patched.setattr(os, "mkdir", full)
-            with pytest.raises(errors.HostExhausted, match="No space left on device"):
-                await place.start()
-            patched.setattr(os, "mkdir", forbidden)
-            with pytest.raises(errors.GatewayFault, match="cannot write its files: Permission denied"):
-                await place.start()
-        assert place.service.runs.running == 0
-        await (await place.start(images=[image], conversation_id=first.info.conversation_id)).gone()
-
-    lived(place, live)
-
-
-def test_closing_ends_the_runs_and_closes_the_source(tmp_path: Path) -> None:
-    place = Place(tmp_path, ScriptedSource([[STARTED], forever()]))
-
-    async def live() -> None:
-        run = await place.start()
-        await turns_of_the_loop()
-        await place.service.close(0)
-        await place.service.close(0)
-        assert run.done is not None
-        assert (place.source.is_closed, place.source.ended) == (True, 1)
-        with pytest.raises(errors.ShuttingDown):
+    first = await place.start()
+    await first.gone()
+    image = Image(0, "image/png", b"one")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", full)  # of the new file
+        with pytest.raises(errors.HostExhausted, match="No space left on device"):
+            await place.start(images=[image])
+        with pytest.raises(errors.HostExhausted):
+            await place.start(images=[image], conversation_id=first.info.conversation_id)
+        patched.setattr(os, "mkdir", full)
+        with pytest.raises(errors.HostExhausted, match="No space left on device"):
             await place.start()
+        patched.setattr(os, "mkdir", forbidden)
+        with pytest.raises(errors.GatewayFault, match="cannot write its files: Permission denied"):
+            await place.start()
+    assert place.service.runs.running == 0
+    await (await place.start(images=[image], conversation_id=first.info.conversation_id)).gone()
 
-    lived(place, live)
+
+async def test_closing_ends_the_runs_and_closes_the_source(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource([[STARTED], forever()]))
+    run = await place.start()
+    await turns_of_the_loop()
+    await place.service.close(0)
+    await place.service.close(0)
+    assert run.done is not None
+    assert (place.source.is_closed, place.source.ended) == (True, 1)
+    with pytest.raises(errors.ShuttingDown):
+        await place.start()
 
 
-def test_a_message_does_not_end_a_run_that_is_just_being_resumed(
+async def test_a_message_does_not_end_a_run_that_is_just_being_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
@@ -553,37 +462,29 @@ def test_a_message_does_not_end_a_run_that_is_just_being_resumed(
         return await prepare(request, conversation_id)
 
     monkeypatch.setattr(service.starter, "prepare", slowly)
-
-    async def live() -> None:
-        new = replace(new_run("lost", "conv"), instance="instance", workspace=str(place.work))
-        await place.store.begin_run(new)
-        stored = await place.store.run("lost", ME)
-        assert stored is not None
-        request = RunRequest(owner=ME, messages=[UserMessage("Say it.")], request_id="lost")
-        resuming = asyncio.create_task(service.resume(request, stored))
-        await is_preparing.wait()
-        with pytest.raises(errors.ConversationBusy):
-            await place.start(UserMessage("And then?"), owner=ME, conversation_id="conv")
-        may_continue.set()
-        await (await resuming).gone()
-        ended = await place.store.run("lost", ME)
-        assert ended is not None
-        assert (ended.state, len(place.source.turns)) == ("completed", 1)
-
-    lived(place, live)
+    new = replace(new_run("lost", "conv"), instance="instance", workspace=str(place.work))
+    await place.store.begin_run(new)
+    stored = await place.store.run("lost", ME)
+    assert stored is not None
+    request = RunRequest(owner=ME, messages=[UserMessage("Say it.")], request_id="lost")
+    resuming = asyncio.create_task(service.resume(request, stored))
+    await is_preparing.wait()
+    with pytest.raises(errors.ConversationBusy):
+        await place.start(UserMessage("And then?"), owner=ME, conversation_id="conv")
+    may_continue.set()
+    await (await resuming).gone()
+    ended = await place.store.run("lost", ME)
+    assert ended is not None
+    assert (ended.state, len(place.source.turns)) == ("completed", 1)
 
 
-def test_runs_that_start_at_the_same_moment_may_take_the_last_places(tmp_path: Path) -> None:
+async def test_runs_that_start_at_the_same_moment_may_take_the_last_places(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource([[STARTED], forever()]), max_runs=2)
-
-    async def live() -> None:
-        runs = await asyncio.gather(place.start(), place.start())
-        assert len({run.id for run in runs}) == 2
-
-    lived(place, live)
+    runs = await asyncio.gather(place.start(), place.start())
+    assert len({run.id for run in runs}) == 2
 
 
-def test_the_tools_of_a_large_request_do_not_keep_the_loop_busy(
+async def test_the_tools_of_a_large_request_do_not_keep_the_loop_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
@@ -594,12 +495,8 @@ def test_the_tools_of_a_large_request_do_not_keep_the_loop_busy(
         return continuation_of(request)
 
     monkeypatch.setattr(starter, "continuation_of", compressed)
-
-    async def live() -> None:
-        offer = Offer(tools=[Tool("look", "Looks.", {"type": "object"})])
-        for body in (b"{}", b" " * 300_000):
-            await (await place.start(offer=offer, body=body)).gone()
-        assert [thread is threading.main_thread() for thread in by] == [True, False]
-        await place.service.close(0)
-
-    lived(place, live)
+    offer = Offer(tools=[Tool("look", "Looks.", {"type": "object"})])
+    for body in (b"{}", b" " * 300_000):
+        await (await place.start(offer=offer, body=body)).gone()
+    assert [thread is threading.main_thread() for thread in by] == [True, False]
+    await place.service.close(0)

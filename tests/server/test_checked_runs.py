@@ -45,7 +45,7 @@ from tests.runs.scripted import (
     turns_of_the_loop,
 )
 from tests.server.asgi import Client, reading
-from tests.store.blocking import blocking
+from tests.store.blocking import close_all, closed_later
 
 COUNTED = RunFinished(usage=TokenCounts(prompt=100, completion=20, cached=70))
 SCHEMA = JsonSchema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
@@ -57,14 +57,10 @@ def answers(text: str) -> list[Step]:
     return [[STARTED], say(text), [COUNTED]]
 
 
-_OPEN: list[SqliteStore] = []
-
-
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
     yield
-    while _OPEN:
-        blocking(_OPEN.pop()).close()
+    close_all()
 
 
 class Place:
@@ -73,8 +69,7 @@ class Place:
     def __init__(self, tmp_path: Path, *scripts: list[Step]) -> None:
         self.source = ScriptedSource(*scripts)
         self.runs = Runs(self.source, ENDLESS, Shares(max_runs=1))
-        self.store = SqliteStore(tmp_path)
-        _OPEN.append(self.store)
+        self.store = closed_later(SqliteStore(tmp_path))
         self.service = LocalRunService(
             RunParts(
                 routed(self.source),

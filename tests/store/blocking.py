@@ -46,3 +46,17 @@ def blocking(store: SqliteStore) -> Database:
     database = Database.__new__(Database)
     database.store = store
     return database
+
+
+_LATER: list[SqliteStore] = []
+
+
+def closed_later(store: SqliteStore) -> SqliteStore:
+    """Closed when its test has ended."""
+    _LATER.append(store)
+    return store
+
+
+def close_all() -> None:
+    while _LATER:
+        blocking(_LATER.pop()).close()

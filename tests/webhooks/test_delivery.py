@@ -56,33 +56,26 @@ async def wait(store: SqliteStore, *, goes_on: bool = False) -> None:
     await store.append(lease(), 1, [Paused(envelope(status="streaming"), goes_on=goes_on)])
 
 
-def test_a_message_is_delivered_once_and_signed(tmp_path: Path) -> None:
-    async def live(url: str) -> list[Delivered]:
-        async with delivering(tmp_path, url, 2) as (store, reports, attempted):
+async def test_a_message_is_delivered_once_and_signed(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        async with delivering(tmp_path, receiver.url, 2) as (store, reports, attempted):
             await finish(store, "a")
             await finish(store, "b")
             await attempted()
             assert await store.claim_notices(NAME, 9, 1) == []
-            return reports
-
-    with receiving() as receiver:
-        reports = asyncio.run(live(receiver.url))
     assert {(one.result, one.attempts, one.run) for one in reports} == {("delivered", 1, "a"), ("delivered", 1, "b")}
     assert {one.id for one in receiver.received} == {"msg_a_end", "msg_b_end"}
     assert all(one.verified()["type"] == "run.finished" for one in receiver.received)
 
 
-def test_what_was_not_accepted_is_sent_again_with_the_same_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_not_accepted_is_sent_again_with_the_same_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(delivery, "_FIRST_SECONDS", 0.0)
-
-    async def live(url: str) -> list[Delivered]:
-        async with delivering(tmp_path, url, 4) as (store, reports, attempted):
+    with receiving("500", "302", "404", "200") as receiver:
+        async with delivering(tmp_path, receiver.url, 4) as (store, reports, attempted):
             await finish(store)
             await attempted()
-            return reports
-
-    with receiving("500", "302", "404", "200") as receiver:
-        reports = asyncio.run(live(receiver.url))
     assert [(one.result, one.attempts, one.reason) for one in reports] == [
         ("failed", 1, "status 500"),
         ("failed", 2, "status 302"),
@@ -93,46 +86,34 @@ def test_what_was_not_accepted_is_sent_again_with_the_same_id(tmp_path: Path, mo
     assert len({one.body for one in receiver.received}) == 1
 
 
-def test_a_message_is_given_up_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_is_given_up_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "_FIRST_SECONDS", 0.0)
-
-    async def live(url: str) -> list[Delivered]:
-        async with delivering(tmp_path, url, ATTEMPTS, allow_private=False) as (store, reports, attempted):
+    with receiving() as receiver:
+        async with delivering(tmp_path, receiver.url, ATTEMPTS, allow_private=False) as (store, reports, attempted):
             await finish(store)
             await attempted()
             assert await store.claim_notices(NAME, 9, 1) == []
-            return reports
-
-    with receiving() as receiver:
-        reports = asyncio.run(live(receiver.url))
     assert [one.result for one in reports] == ["failed"] * (ATTEMPTS - 1) + ["dead"]
     assert "private" in reports[-1].reason
     assert not receiver.received
 
 
-def test_a_receiver_that_is_gone_is_not_asked_again(tmp_path: Path) -> None:
-    async def live(url: str) -> list[Delivered]:
-        async with delivering(tmp_path, url, 1) as (store, reports, attempted):
+async def test_a_receiver_that_is_gone_is_not_asked_again(tmp_path: Path) -> None:
+    with receiving("410") as receiver:
+        async with delivering(tmp_path, receiver.url, 1) as (store, reports, attempted):
             await finish(store)
             await attempted()
-            return reports
-
-    with receiving("410") as receiver:
-        (report,) = asyncio.run(live(receiver.url))
+    (report,) = reports
     assert (report.result, report.reason) == ("dead", "status 410")
 
 
-def test_a_receiver_may_ask_for_a_longer_pause(tmp_path: Path) -> None:
-    async def live(url: str) -> list[Delivered]:
-        async with delivering(tmp_path, url, 2) as (store, reports, attempted):
+async def test_a_receiver_may_ask_for_a_longer_pause(tmp_path: Path) -> None:
+    with receiving("429 retry-after: 3600", "503 retry-after: 99999999") as receiver:
+        async with delivering(tmp_path, receiver.url, 2) as (store, reports, attempted):
             await finish(store, "a")
             await finish(store, "b")
             await attempted()
             assert await store.claim_notices(NAME, 9, 1) == []  # not due yet
-            return reports
-
-    with receiving("429 retry-after: 3600", "503 retry-after: 99999999") as receiver:
-        reports = asyncio.run(live(receiver.url))
     assert sorted(one.next_seconds for one in reports) == [3600, 24 * 3600]
 
 
@@ -145,17 +126,13 @@ def test_pauses_grow_up_to_a_limit() -> None:
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
-def test_a_run_that_waits_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes_on: bool) -> None:
+async def test_a_run_that_waits_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes_on: bool) -> None:
     monkeypatch.setattr(messages, "WAITING_MS", 0)
-
-    async def live(url: str) -> list[Delivered]:
-        async with delivering(tmp_path, url, 1) as (store, reports, attempted):
+    with receiving() as receiver:
+        async with delivering(tmp_path, receiver.url, 1) as (store, reports, attempted):
             await wait(store, goes_on=goes_on)
             await attempted()
-            return reports
-
-    with receiving() as receiver:
-        (report,) = asyncio.run(live(receiver.url))
+    (report,) = reports
     assert report.result == "delivered"
     assert [one.verified()["type"] for one in receiver.received] == ["run.waiting"]
 
@@ -195,7 +172,7 @@ def test_a_run_that_has_ended_waits_no_more(tmp_path: Path, monkeypatch: pytest.
         assert asyncio.run(live(receiver.url)) == {("msg_run_1", "outdated"), ("msg_run_end", "delivered")}
 
 
-def test_a_store_that_fails_delays_what_is_to_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_fails_delays_what_is_to_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what it did not note is sent again."""
     claims, removals = list[str](), list[str]()
     claim, remove = SqliteStore.claim_notices, SqliteStore.remove_notice
@@ -214,14 +191,9 @@ def test_a_store_that_fails_delays_what_is_to_be_sent(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(SqliteStore, "claim_notices", claiming)
     monkeypatch.setattr(SqliteStore, "remove_notice", removing)
-
-    async def live(url: str) -> list[Delivered]:
-        async with delivering(tmp_path, url, 2) as (store, reports, attempted):
+    with receiving() as receiver:
+        async with delivering(tmp_path, receiver.url, 2) as (store, reports, attempted):
             await finish(store)
             await attempted()
-            return reports
-
-    with receiving() as receiver:
-        reports = asyncio.run(live(receiver.url))
     assert [(one.result, one.attempts) for one in reports] == [("delivered", 1), ("delivered", 2)]
     assert [one.id for one in receiver.received] == ["msg_run_end"] * 2
