@@ -47,7 +47,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     *_of(
         "runs/service.py",
         "tests/server/test_budgets.py",
-        ("Budgets: a key is refused before an agent starts", "await self._budgets.check(request.owner)", "pass"),
+        (
+            "Budgets: a key is refused before an agent starts",
+            "if budgets := self.defaults.budgets:",
+            "if budgets := {}:",
+        ),
     ),
     *_of(
         "runs/admission.py",
@@ -1114,7 +1118,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "Text: what was held is dropped at a tool",
-            "        self._held = None\n        self._start_segment()",
+            "        self.held = None\n        self._start_segment()",
             "        self._start_segment()",
         ),
         (
@@ -1138,8 +1142,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/sources/test_decoder.py",
         (
             "Text: thinking tells that what was held is text",
-            "            self._release()\n            if self._thinking.half:\n",
-            "            if self._thinking.half:\n",
+            "        self._release()\n        if self._thinking.half:\n",
+            "        if self._thinking.half:\n",
         ),
         (
             "Text: a strange line does not tell what was held",
@@ -1200,8 +1204,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "Text: the agent's source is said once",
-            "_drained(self._space) + raw)\n\n    def _end_output",
-            "_drained(self._space) + raw + raw)\n\n    def _end_output",
+            "                raw = _drained(self._space) + raw\n",
+            "                raw = _drained(self._space) + raw + raw\n",
         ),
         (
             "Text: white space that waited is said once",
