@@ -116,7 +116,7 @@ GROUPS = (
             "many openai": out_of_reach(
                 Goal(what="OpenAI", goal=0.55, at_least=True),
                 0.24,
-                "a run takes 1,710 Python calls and the start of an agent; see below",
+                "a run takes 1,390 Python calls and the start of an agent; see below",
             ),
             "many documents": _no_goal("documents"),
             "many plain": _no_goal(_PLAIN),
@@ -128,7 +128,7 @@ GROUPS = (
             "cpu openai": out_of_reach(
                 Goal(what="OpenAI", unit="ms", goal=1.3),
                 3.8,
-                "two thirds of it is the interpreter's, spread over 1,710 calls; see below",
+                "two thirds of it is the interpreter's, spread over 1,390 calls; see below",
             ),
             "cpu documents": _no_goal("documents", "ms"),
             "cpu relay": _no_goal(_RELAY, "ms"),

@@ -95,8 +95,8 @@ async def counted(
 @pytest.mark.parametrize(
     ("path", "body", "end", "most_python", "most_c"),  # fewer is better: docs/performance.md has the story
     [
-        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1435, 1600),
-        (b"/v1/responses", RESPONSES, b"event: response.completed", 1800, 1870),
+        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1435, 1625),
+        (b"/v1/responses", RESPONSES, b"event: response.completed", 1815, 1935),
     ],
 )
 def test_a_short_run_takes_few_calls(

@@ -9,7 +9,7 @@ import pytest
 from cursor_gateway.errors import GatewayFault
 from cursor_gateway.runs.run_service import Continued, RunRequest
 from cursor_gateway.runs.service import LocalRunService
-from cursor_gateway.server.bodies import Starts
+from cursor_gateway.server import bodies
 from tests.runs.scripted import LOOPS, Loop, turns_of_the_loop
 from tests.server.test_stalls import QUIET, Asked, served
 
@@ -32,8 +32,7 @@ class Turns:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_each_has_a_turn_of_its_own_in_their_order(loop: Loop) -> None:
     async def start() -> None:
-        starts, turns = Starts(lambda: 0.0), Turns()
-        begun: list[tuple[int, int]] = []
+        starts, turns, begun = bodies.Starts(lambda: 0.0), Turns(), list[tuple[int, int]]()
 
         async def one(number: int) -> None:
             await starts.turn()
@@ -55,7 +54,7 @@ def test_a_long_turn_is_followed_by_several(loop: Loop) -> None:
 
     async def start() -> None:
         nonlocal now
-        starts = Starts(lambda: now)
+        starts = bodies.Starts(lambda: now)
         waiting = [asyncio.ensure_future(starts.turn()) for _ in range(10)]
         await asyncio.sleep(0)
         begun = []
@@ -72,7 +71,7 @@ def test_a_long_turn_is_followed_by_several(loop: Loop) -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_one_that_is_alone_does_not_wait(loop: Loop) -> None:
     async def start() -> None:
-        starts = Starts()
+        starts = bodies.Starts()
         for _ in range(3):
             with pytest.raises(StopIteration):
                 starts.turn().send(None)
@@ -84,7 +83,7 @@ def test_one_that_is_alone_does_not_wait(loop: Loop) -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_one_whose_client_has_left_holds_up_nobody(loop: Loop) -> None:
     async def start() -> None:
-        starts = Starts()
+        starts = bodies.Starts()
         waiting = [asyncio.ensure_future(starts.turn()) for _ in range(6)]
         await asyncio.sleep(0)
         for left in (waiting[1], waiting[3], waiting[5]):
@@ -103,6 +102,7 @@ async def test_runs_that_are_asked_for_together_start_in_different_turns(
         taken.append(turns.now)
         raise GatewayFault("There is no agent.")
 
+    monkeypatch.setattr(bodies, "_SECONDS_FOR_START", 3600.0)  # however long a turn takes
     monkeypatch.setattr(LocalRunService, "take", take)
     async with served(tmp_path, QUIET) as app:
         turns = Turns()

@@ -15,6 +15,7 @@ from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.runs.handle import end_interrupted_runs
 from cursor_gateway.store.base import HistoryLimits, Stored
+from cursor_gateway.store.sql import UNREADABLE, message_of
 from cursor_gateway.store.sqlite import copying, opening
 from cursor_gateway.store.sqlite.opening import FILE, examine
 from tests.store.blocking import Database
@@ -269,3 +270,8 @@ def test_a_damaged_index_costs_searches_alone_until_the_next_start(later: Callab
 )
 def test_which_errors_are_damage(error: Exception, is_damage: bool) -> None:
     assert opening.is_damage(error) is is_damage
+
+
+def test_a_message_whose_images_are_no_text_is_damaged() -> None:
+    with pytest.raises(UNREADABLE):
+        message_of({"number": 1, "role": "user", "text": "", "run_id": "run", "created_ms": 1, "images": 5})

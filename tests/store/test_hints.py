@@ -5,9 +5,11 @@ from contextlib import aclosing
 
 import psycopg
 import pytest
+from psycopg import AsyncConnection
 
 from cursor_gateway.store.cluster import Hint
 from cursor_gateway.store.postgres import signals
+from cursor_gateway.store.postgres.connections import PostgresConnection
 from cursor_gateway.store.postgres.signals import PostgresHints, pause_after
 
 
@@ -70,3 +72,21 @@ async def test_a_lost_connection_is_reported_and_opened_again(database: str, cap
         assert (listener.is_listening, listener.reconnections) == (True, 1)
     assert not listener.is_listening
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+async def test_a_listener_that_is_closed_watches_no_socket(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number may soon be that of another socket."""
+    loop, close, done = asyncio.get_running_loop(), AsyncConnection.close, list[str]()
+
+    async def closed(connection: PostgresConnection) -> None:
+        fd = connection.fileno()
+        done.append("watched" if loop.remove_reader(fd) else "not watched")
+        await close(connection)
+
+    async with aclosing(PostgresHints(database).listen("front")) as found, asyncio.timeout(60):
+        await anext(found)
+        with psycopg.connect(database, autocommit=True) as beside:
+            beside.execute('SELECT pg_notify(\'cursor_gateway_runners\', \'{"kind":"queue","values":[]}\')')
+        await anext(found)
+        monkeypatch.setattr(AsyncConnection, "close", closed)
+    assert done == ["not watched"]

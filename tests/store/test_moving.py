@@ -13,21 +13,8 @@ from msgspec.structs import replace
 from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import Usage, WaitingCall
-from cursor_gateway.store import batches
-from cursor_gateway.store.base import (
-    Behind,
-    Fenced,
-    HistoryLimits,
-    Idempotency,
-    KeyTaken,
-    NewMessage,
-    NewRun,
-    Notice,
-    RunEnd,
-    RunNews,
-    Stored,
-    TitleChange,
-)
+from cursor_gateway.store import base, batches
+from cursor_gateway.store.base import Behind, Fenced, HistoryLimits, Idempotency, KeyTaken, NewRun, RunEnd, Stored
 from cursor_gateway.store.sqlite import maintenance, moving, run_files, writing
 from cursor_gateway.store.sqlite.opening import FILE, examine
 from cursor_gateway.store.sqlite.run_files import EventBatch, RunFile, begin_line
@@ -313,17 +300,22 @@ WHOLE_RUNS: list[tuple[NewRun, RunEnd]] = [
     (replace(first("failed", "c3"), request=b"asked", continuation=b"more"), run_end("failed", status="error")),
     (replace(first("silent", "c4"), owner="you", include=frozenset()), run_end("silent", answer="")),
     (
-        replace(first("long", "c5"), messages=[NewMessage("user", "a\ud800b", ("1.png", "2.png"))] * 2, mode="plan"),
+        replace(
+            first("long", "c5"), messages=[base.NewMessage("user", "a\ud800b", ("1.png", "2.png"))] * 2, mode="plan"
+        ),
         replace(run_end("long", session_id="s", fingerprint="f"), words=["w\ud800"], tool_uses=3, needs_decision=True),
     ),
-    (first("named", "c6"), replace(run_end("named"), title=TitleChange("Hello", "Greeting"), first_event_ms=None)),
-    (first("other name", "c7"), replace(run_end("other name"), title=TitleChange("Goodbye", "Greeting"), ended_ms=10)),
+    (first("named", "c6"), replace(run_end("named"), title=base.TitleChange("Hello", "Greeting"), first_event_ms=None)),
+    (
+        first("other name", "c7"),
+        replace(run_end("other name"), title=base.TitleChange("Goodbye", "Greeting"), ended_ms=10),
+    ),
 ]
 
 
 def test_many_are_moved_as_each_would_be(tmp_path: Path) -> None:
-    def make(news: RunNews) -> list[Notice]:
-        return [Notice(webhook="w", id=f"n-{news.envelope.id}", body=news.owner.encode(), number=news.number)]
+    def make(news: base.RunNews) -> list[base.Notice]:
+        return [base.Notice(webhook="w", id=f"n-{news.envelope.id}", body=news.owner.encode(), number=news.number)]
 
     found, indexed = [], []
     for name in ("together", "alone"):

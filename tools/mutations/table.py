@@ -47,11 +47,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *_of(
         "runs/service.py",
         "tests/server/test_budgets.py",
-        (
-            "Budgets: a key is refused before an agent starts",
-            "if budgets := self.defaults.budgets:",
-            "if budgets := {}:",
-        ),
+        ("Budgets: a key is refused before an agent starts", "if budgets := self.defaults.budgets:", "if False:"),
     ),
     *_of(
         "runs/admission.py",

@@ -433,15 +433,13 @@ class _MergedReads:
             self._since, self._count = now, 0
         early = [when for key, _ in ready if (when := key.data.read_now(now)) is not None]
         self._count += len(ready) - len(early)
-        next = min(early, default=math.inf)
         if self._count >= _MANY:
-            next = min(next, now + _PAUSE)
-        self._look_again(None if next == math.inf else next - now)
+            early.append(now + _PAUSE)
+        if self._pipes.get_map():
+            self._look_again(min(early) - now if early else None)
 
     def _look_again(self, seconds: float | None) -> None:
         """None: as soon as there is anything."""
-        if not self._pipes.get_map():
-            return
         was_watching = self._timer is None
         self._timer = None if seconds is None else self._loop.call_later(seconds, self._look)
         if seconds is None and not was_watching:

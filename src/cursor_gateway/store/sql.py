@@ -257,7 +257,7 @@ def conversation_of(row: dict[str, Any]) -> ConversationRecord:
 
 
 def message_of(row: dict[str, Any]) -> MessageRecord:
-    return msgspec.convert({**row, "images": row["images"].split()}, MessageRecord)
+    return msgspec.convert({**row, "images": msgspec.convert(row["images"], str).split()}, MessageRecord)
 
 
 # --- what every engine writes about a run -----------------------------------------------------------
