@@ -1200,8 +1200,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "Text: the agent's source is said once",
-            "                raw = _drained(self._space) + raw\n",
-            "                raw = _drained(self._space) + raw + raw\n",
+            "prose.metadata, raw)\n\n    def _end_output",
+            "prose.metadata, raw + raw)\n\n    def _end_output",
         ),
         (
             "Text: white space that waited is said once",
