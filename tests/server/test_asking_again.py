@@ -56,7 +56,7 @@ def test_an_sdk_that_gave_up_waiting_joins_the_run_but_asking_twice_gives_two(
         next(first.iter_raw())
     with http.stream("POST", "/v1/chat/completions", json=body, headers=tries[1]) as retry:
         file.touch()
-        assert b"It is there." in retry.read()
+        assert "It is there." in read_stream(retry.read()).text
     anew = http.post("/v1/chat/completions", json=body, headers=tries[2])
     ids = [reply.headers["x-chat-id"] for reply in (first, retry, anew)]
     assert ids[0] == ids[1] != ids[2]
