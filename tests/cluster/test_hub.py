@@ -10,7 +10,7 @@ from cursor_gateway.cluster import hub as module
 from cursor_gateway.cluster.hub import Hub, RemoteRun
 from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.store.base import RunRecord, Store
-from cursor_gateway.store.cluster import ClusterStore, LogHead
+from cursor_gateway.store.cluster import ClusterStore, LogHead, Watchers
 from tests.store.making import ME, deltas
 
 
@@ -134,3 +134,19 @@ def test_it_can_be_closed_although_a_hint_comes_at_the_same_moment() -> None:
         await hub.close()
 
     _run(test())
+
+
+async def test_a_reader_that_leaves_when_it_has_just_been_reported_is_reported_again() -> None:
+    class Watched(_Cluster):
+        async def watch(self, watchers: object) -> None:
+            reported.append(cast(Watchers, watchers).readers)
+
+    reported = list[int]()
+    hub = Hub(cast(ClusterStore, Watched()), cast(Store, None), "me")
+    log = hub.watch(_record("run"))
+    log.joined()
+    asyncio.get_running_loop().call_soon(log.left, 0)  # in the turn in which the report ends
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert reported == [1, 0]
+    await hub.close()

@@ -253,18 +253,19 @@ class Hub:
         if self._is_moving and not log.readers:
             return
         if bool(log.readers) != bool(log.reported) and id not in self._reports:
-            task = asyncio.get_running_loop().create_task(self._report(log), name="watchers")
-            self._reports[id] = task
-            task.add_done_callback(lambda _: self._reports.pop(id, None))
+            self._reports[id] = asyncio.get_running_loop().create_task(self._report(log), name="watchers")
 
     async def _report(self, log: RemoteLog) -> None:
         record = log.run
-        while not log.is_over and bool(log.readers) != bool(log.reported):
-            count = log.readers
-            try:
-                await self._cluster.watch(Watchers(record.id, self._member_id, count, log.read_up_to))
-            except StoreUnavailable:
-                await asyncio.sleep(_REPORT_SECONDS)
-                continue
-            log.reported = count
-            self._cluster.hints.send(record.instance, Hint("watchers", [record.id]))
+        try:
+            while not log.is_over and bool(log.readers) != bool(log.reported):
+                count = log.readers
+                try:
+                    await self._cluster.watch(Watchers(record.id, self._member_id, count, log.read_up_to))
+                except StoreUnavailable:
+                    await asyncio.sleep(_REPORT_SECONDS)
+                    continue
+                log.reported = count
+                self._cluster.hints.send(record.instance, Hint("watchers", [record.id]))
+        finally:
+            del self._reports[record.id]  # at once: a reader that leaves after the last look needs another report
