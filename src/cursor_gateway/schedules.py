@@ -106,7 +106,7 @@ def _field(what: str, text: str, least: int, most: int, names: Sequence[str] = (
             low = least if span == "*" else _number(first, least, names)
             ends_open = span == "*" or (bool(step) and not dash)
             high = most if ends_open else _number(last, least, names) if dash else low
-            every = int(step) if "/" in part else 1
+            every = _number(step, 1, ()) if "/" in part else 1
         except ValueError:
             raise ValueError(f"{part!r} is not a {what}, a range, or one of them with a step") from None
         if not (least <= low <= high <= most and every >= 1):

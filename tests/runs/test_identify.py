@@ -40,6 +40,21 @@ async def test_a_retry_joins_the_run_while_it_goes_on_and_when_it_has_ended(tmp_
     assert len(place.source.turns) == 1
 
 
+@pytest.mark.parametrize(("minutes", "is_new"), [(14, False), (16, True)])
+async def test_a_numbered_retry_comes_within_minutes_of_the_end(tmp_path: Path, minutes: int, is_new: bool) -> None:
+    """Later it is of another question with the same words, whose first attempt did not arrive."""
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+    first = await place.service.take(asking(attempt="retry"))
+    await running(first).gone()
+    identify = place.service._identify
+    now_ms = identify._now_ms()
+    identify._now_ms = lambda: now_ms + minutes * 60_000
+    again = await place.service.take(asking(attempt="retry"))
+    assert (again.run.id != first.run.id) == is_new
+    if isinstance(again.run, Run):
+        await again.run.gone()
+
+
 async def test_another_gateway_on_the_same_store_knows_the_question(tmp_path: Path) -> None:
     source = ScriptedSource(ANSWERS)
     place = Place(tmp_path, source)

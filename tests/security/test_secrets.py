@@ -15,7 +15,17 @@ from cursor_gateway.sources.processes import AGENT
 from tests.cli.processes import finished
 from tests.gateways import RunningGateway, running_gateway
 from tests.security.conftest import ALICE, BOB, CURSOR_KEY, OPERATORS, with_key
-from tests.server.conftest import chat, eventually, growing, http_client, invocation, standin, text_of, unique
+from tests.server.conftest import (
+    chat,
+    eventually,
+    growing,
+    http_client,
+    invocation,
+    question,
+    standin,
+    text_of,
+    unique,
+)
 from tests.server.test_caller_tools import PNG, WEATHER, Caller, call, only_call, program, say
 
 OURS = [ALICE, BOB, hash_key(ALICE), hash_key(ALICE).removeprefix("sha256:"), OPERATORS]
@@ -221,6 +231,14 @@ def test_no_prompt_answer_or_tool_result_is_in_the_log_at_its_most_talkative(tmp
         id = caller.chat_id
         assert answered in http.get(f"/v1/chat/{id}", params={"dialect": "page"}).text
         assert answered in http.get(f"/v1/chat/{id}/events", params={"dialect": "html"}).text
+        for scenario in ("crash", "crash-early", "garbage", "bad-utf8", "fail-auth", "fail-network"):
+            assert asked not in http.post("/v1/chat/completions", json=question(f"{asked} {standin(scenario)}")).text
+        refused = [
+            http.post("/v1/chat", json={"message": [asked]}),
+            http.post("/v1/chat/completions", json=question(asked, n=2)),
+            http.post("/v1/chat", content=f'{{"message": "{asked}', headers={"content-type": "application/json"}),
+        ]
+        assert all(reply.status_code == 400 and asked not in reply.text for reply in refused)
     logged = gateway.log.read_text()
     assert "run ended" in logged
     for secret in (asked, given, answered):

@@ -429,6 +429,30 @@ def test_a_named_tool_is_the_only_one(gateway: RunningGateway, http: httpx2.Clie
 # --- the agent's own tools --------------------------------------------------------------------------------
 
 
+def test_nothing_is_executed_on_this_machine(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    kept, made, edited = (gateway.workspace / f"{mark}-{name}" for name in ("kept", "made", "edited"))
+    kept.write_text("precious")
+    edited.write_text("as it was")
+    prompt = program(
+        {"native": "shell", "args": {"command": f"touch {made}"}},
+        {"native": "edit", "args": {"path": str(edited), "streamContent": "changed"}},
+        {"native": "delete", "args": {"path": str(kept)}},
+        {"native": "read", "args": {"path": str(edited)}},
+        say("$all"),
+    )
+    caller = Caller(http, f"{mark} {prompt}", [WEATHER])
+    answer = caller.ask()["content"]
+    assert caller.reason == "stop"
+    assert "as it was" not in answer
+    assert (kept.read_text(), edited.read_text(), made.exists()) == ("precious", "as it was", False)
+    (started,) = invocations(gateway, mark)
+    assert not any(flag in started["argv"] for flag in ("--force", "-f", "--yolo"))
+    assert Path(started["workspace"]).name == "scratch"
+    left = [path for path in Path(started["workspace"]).rglob("*") if path.is_file()]
+    assert [path.name for path in left] == ["mcp.json"]
+
+
 def test_what_the_agent_tried_in_its_scratch_folder_has_relative_paths(
     gateway: RunningGateway, http: httpx2.Client
 ) -> None:

@@ -419,3 +419,33 @@ HOSTILE = [
     "data: forged",
     ": comment\n: keep-alive\n\n",
 ]
+
+
+@pytest.mark.parametrize("format", ["json", "human"])
+def test_a_line_of_the_log_cannot_be_forged(tmp_path: Path, format: str) -> None:
+    forged = '{"event": "forged", "level": "error"}'
+    evil = f"evil\n{forged}\r\x1b[2K\x1b[31m forged\u2028{forged}\x85"
+    settings = {"log_format": format, "log_level": "debug"}
+    with running_gateway(tmp_path, settings=settings) as gateway, http_client(gateway) as client:
+        (gateway.workspace / evil).mkdir()
+        chat(client, standin("text"), workspace=evil)
+        quoted = "".join(f"%{byte:02x}" for byte in evil.encode())
+        for model in (evil, "auto " + forged):
+            assert client.post("/v1/chat", json={"message": "x", "model": model}).status_code == 404
+        client.post("/v1/chat", json={"message": "x", "workspace": evil + "x"})
+        client.get(f"/{quoted}")
+        client.get(f"/v1/models/{quoted}?{quoted}")
+        client.post(f"/v1/chat/{quoted}/cancel", json={})
+        for header in ("User-Agent", "X-Request-Id", "Origin", "Referer", "X-Forwarded-For", "Host"):
+            exchange(gateway, request("GET", "/health", f"{header}: {forged}\r\x1b[2K"))
+            exchange(gateway, request("GET", "/health", f"{header}: x\r\n {forged}"))
+        exchange(gateway, f"{forged}\r\n\r\n".encode())
+    logged = gateway.log.read_text()
+    lines = logged.removesuffix("\n").split("\n")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]", logged)
+    started = [line for line in lines if "run started" in line]
+    assert len([line for line in started if "evil" in line]) == 1  # it is told, in its one line
+    if format == "json":
+        assert all(json.loads(line)["event"] != "forged" for line in lines)
+    else:
+        assert all(re.match(r"\d{4}-\d{2}-\d{2}T|    ", line) for line in lines), logged

@@ -29,6 +29,7 @@ from cursor_gateway.runs.admission import find_run
 from cursor_gateway.runs.caller_tools import run_of
 from cursor_gateway.runs.conversations import TOOLS, Conversation
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.log import StoredLog
 from cursor_gateway.runs.repeats import Deliveries, FailedQuestions, Repeats, repair_key, request_key
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import (
@@ -47,6 +48,7 @@ from cursor_gateway.sources.cursor.models import is_alias, resolve
 from cursor_gateway.store.base import IdempotentRun
 
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
+_LATEST_RETRY_MS = 900_000  # after the end of a run: SDKs wait ten minutes for a reply, and then up to a minute
 _PROCESS_ENDED = (GatewayRestarted.code, RunnerLost.code, ShuttingDown.code)  # while the agent was at work
 
 
@@ -332,11 +334,19 @@ class Identify:
             self._repeats.forget(request.owner, key)
             return None
         if not await _waits_in_vain(run, known.after):
-            is_void = await self._is_void(run, request, is_named=is_named)
+            is_void = await self._is_void(run, request, is_named=is_named) or (
+                not is_named and request.attempt == "retry" and self._ended_long_ago(run)
+            )
             if is_void or (not is_named and request.attempt != "only" and await self._was_received(run, known.after)):
                 self._repeats.forget(request.owner, key)
                 return None
         return Continued(run, known.after, await usage_at(run, known.after))
+
+    def _ended_long_ago(self, run: RunHandle) -> bool:
+        """No SDK waits so long before a retry: this is of another question with the same words, whose first attempt
+        did not arrive."""
+        ended_ms = run.log.run.ended_ms if isinstance(run.log, StoredLog) else None
+        return ended_ms is not None and self._now_ms() - ended_ms > _LATEST_RETRY_MS
 
     async def _is_void(self, run: RunHandle, request: RunRequest, *, is_named: bool) -> bool:
         """The run was stopped, or failed in a way that allows another attempt."""

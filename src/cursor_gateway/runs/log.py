@@ -132,7 +132,7 @@ class StoredLog(EventLog):
         if self.run.state != "running":
             last = (await self.after(self.count - 1))[-1:]
             self.done = last[0] if last and isinstance(last[0], Done) else None
-            if last and self.done is None:
+            if self.done is None and (last or not self.count):  # else it was deleted meanwhile
                 raise HistoryDamaged(_NO_END)
 
     async def more(self, woken: "asyncio.Future[None]") -> None:

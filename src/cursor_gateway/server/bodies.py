@@ -143,7 +143,7 @@ class Starts:
         self._since = None
         while self._waiting and count:
             future = self._waiting.popleft()
-            if not future.done():  # its client has not left
+            if not future.done():  # else its request was cancelled: the gateway stops
                 future.set_result(None)
                 count -= 1
                 self._since = now

@@ -45,6 +45,7 @@ _LOGIN = ("POST", "/v1/login")  # needs a one-time code instead, and has its own
 _OPEN_PREFIXES = ("/page/", "/shared/")  # what is shared needs a token, and has its own limit
 _EXPORT = re.compile(r"/v1/conversations/[^/]+/export")
 _READING = ("GET", "HEAD")
+_CODINGS = frozenset({b"content-encoding", b"transfer-encoding"})
 _OF_PAGES = frozenset({b"origin", b"sec-fetch-site", b"referer"})  # without these, no web page has sent a request
 _STATIC_HEADERS = {
     "x-content-type-options": "nosniff",
@@ -340,9 +341,6 @@ def check_media_type(scope: Scope) -> None:
         raise MediaTypeRefused(
             "The body must not be encoded, except as `Transfer-Encoding: chunked`; send it uncompressed."
         )
-
-
-_CODINGS = frozenset({b"content-encoding", b"transfer-encoding"})
 
 
 def _has_body(headers: _Headers) -> bool:

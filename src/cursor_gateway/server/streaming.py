@@ -248,11 +248,11 @@ class DisconnectWatch:
         self._receive = receive
         self._reader = run.reader(after)
         self._exchange: Exchange | None = scope.get(EXCHANGE)
-        self._watch: asyncio.Task[None] | None = None  # for another server than ours
+        self._watch: asyncio.Task[None] | None = None  # for another server than ours, or a body that nobody has read
 
     def __enter__(self) -> Reader:
         reader = self._reader.__enter__()
-        if self._exchange is not None:
+        if self._exchange is not None and self._exchange.is_whole and not self._exchange.size:
             self._exchange.when_gone(reader.leave)
         else:
             self._watch = asyncio.get_running_loop().create_task(self._notice())

@@ -26,6 +26,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
@@ -84,6 +85,7 @@ class Ledger:
         self._locks: list[int] = []
         self._places = [str(place) for place in (directory, registry) if place is not None]
         self._others = _Others()
+        self._looking = threading.Lock()  # `end_orphans` looks in a thread
         self._alive_since: list[int] = []  # when the places changed last, if all others in them are watched
         self._watchdog: Watchdog | None = None
         self._cgroups: Cgroups | None = None
@@ -182,6 +184,10 @@ class Ledger:
 
     def dead(self) -> list[str]:
         """The names of gateways that were killed, until `end_orphans` removes them."""
+        with self._looking:
+            return self._look()
+
+    def _look(self) -> list[str]:
         changed = self._changed()
         if changed and changed == self._alive_since and not self._others.have_ended():  # as at each start of an agent
             return []
@@ -239,7 +245,8 @@ class Ledger:
             self._cgroups = None
         shutil.rmtree(self.folder, ignore_errors=True)
         self._unregister(self.folder.name)
-        self._others.watch(())
+        with self._looking:
+            self._others.watch(())
         while self._locks:
             os.close(self._locks.pop())
 

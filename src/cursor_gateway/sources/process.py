@@ -246,11 +246,13 @@ class AgentProcess:
 
     def _readable(self, pipe: int) -> None:
         if pipe == self._out and self.merges_reads and not (self._gone or self.is_discarding):
-            self._loop.remove_reader(pipe)
-            self._merged = _MergedReads.of(self._loop)
-            self._merged.add(self, pipe)
-        else:
-            self._read_pipe(pipe)
+            with suppress(OSError):  # no file descriptor or memory left: it is read as before
+                merged = _MergedReads.of(self._loop)
+                merged.add(self, pipe)
+                self._merged = merged
+                self._loop.remove_reader(pipe)
+                return
+        self._read_pipe(pipe)
 
     def read_now(self, now: float) -> float | None:
         """Reads what there is, unless it has just been read; then it returns when that may be done again."""
@@ -393,7 +395,7 @@ class AgentProcess:
 class _MergedReads:
     """Reads the output of the agents of an event loop that write all the time.
 
-    An event that comes alone costs more than twice as much as one of ten that are read, stored and sent together: each
+    An event that comes alone costs nearly twice as much as one of ten that are read, stored and sent together: each
     step finds the processor's caches full of other things, and each turn of the event loop has a price of its own. So
     while there are many events, they are read once in a pause, and nobody sees a delay of some milliseconds.
     """
@@ -431,12 +433,17 @@ class _MergedReads:
         ready, now = self._pipes.select(0), monotonic()
         if self._timer is not None or now - self._since > _PAUSE:
             self._since, self._count = now, 0
-        early = [when for key, _ in ready if (when := key.data.read_now(now)) is not None]
-        self._count += len(ready) - len(early)
-        if self._count >= _MANY:
-            early.append(now + _PAUSE)
-        if self._pipes.get_map():
-            self._look_again(min(early) - now if early else None)
+        early: list[float] = []
+        try:
+            for key, _ in ready:
+                if (when := key.data.read_now(now)) is not None:
+                    early.append(when)
+            self._count += len(ready) - len(early)
+            if self._count >= _MANY:
+                early.append(now + _PAUSE)
+        finally:  # also if one of them fails, or no agent would be read any more
+            if self._pipes.get_map():
+                self._look_again(min(early) - now if early else None)
 
     def _look_again(self, seconds: float | None) -> None:
         """None: as soon as there is anything."""

@@ -244,6 +244,7 @@ def run_of(row: dict[str, Any]) -> RunRecord:
         raise TypeError("tokens are not numbers")
     usage = Usage(**known) if "total_tokens" in known else None
     include = msgspec.json.decode(row.pop("include"))
+    datetime.fromisoformat(row["created"])  # raises `ValueError`, or `TypeError`: it is shown as a number, too
     return msgspec.convert({**row, "include": include, "usage": usage}, RunRecord)
 
 

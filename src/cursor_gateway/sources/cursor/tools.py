@@ -20,8 +20,8 @@ from cursor_gateway.wire.payload import Fields, clamped
 _SUBJECTS = ("path", "target_file", "command", "url", "uri", "globPattern", "pattern", "query", "searchTerm")
 # What a rule or a hook that denies a read says (2026.10.01). A file that cannot be opened has a result of its own.
 _REFUSED_READS = ("Error: Permission denied", "Permission denied")
-# The agent's own reason is that the user skipped the question, who may never have seen it.
 _NOTHING = Fields({})
+# The agent's own reason is that the user skipped the question, who may never have seen it.
 _UNANSWERED = Outcome(
     state="unanswered", code="UNANSWERED", message="The agent went on without you. You can still answer."
 )

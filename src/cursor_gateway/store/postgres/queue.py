@@ -116,10 +116,11 @@ class PostgresQueue:
         return [_entry(row) for row in await self._connections.select(f"{_ENTRIES} {where}", values)]
 
 
-# A request that was not started is shown for a day; one that was is a run.
+# A request that was not started is shown for a day after its end and its time: a schedule must not send it again. One
+# that was started is a run.
 FORGET = f"""
     DELETE FROM commands WHERE state = 'done' AND ended < now() - interval '10 minutes'
-        AND (due IS NULL OR {HAS_BEGUN} OR ended < now() - interval '{KEPT_SECONDS} seconds')
+        AND (due IS NULL OR {HAS_BEGUN} OR greatest(ended, due) < now() - interval '{KEPT_SECONDS} seconds')
 """
 
 

@@ -193,7 +193,9 @@ class Maintenance:
         do not wait."""
         if self._all_writes != self._quiet_writes:
             writes = self._all_writes
-            self._many_files.wait(_QUIET)
+            self._many_files.clear()  # a reader may have moved them
+            if not (self._files.is_full or self._stop.is_set()):
+                self._many_files.wait(_QUIET)
             if self._stop.is_set():
                 raise StoreUnavailable("The history is closed; the rest is indexed while closing.")
             if self._all_writes != writes or self._files.is_full:

@@ -231,8 +231,9 @@ class SqliteQueue:
     async def expire(self, why: Failure) -> int:
         now = self._now_ms()
         old = {"before": now - KEPT_SECONDS * 1000}
-        if self._rows("SELECT 1 AS it FROM queue WHERE ended_ms < :before LIMIT 1", old):
-            self._write("DELETE FROM queue WHERE ended_ms < :before", old)
+        where = "ended_ms < :before AND due_ms < :before"  # a time that was cancelled must not be scheduled again
+        if self._rows(f"SELECT 1 AS it FROM queue WHERE {where} LIMIT 1", old):
+            self._write(f"DELETE FROM queue WHERE {where}", old)
         if not self._rows("SELECT 1 AS it FROM queue WHERE state = 'waiting' AND expires_ms <= :now", {"now": now}):
             return 0
         values = {"now": now, "failure": encode_failure(why)}

@@ -490,10 +490,11 @@ def _state_of(end: RunEnd) -> str:
 
 
 def _insert(connection: sqlite3.Connection, into: str, rows: Sequence[Sequence[object]]) -> None:
-    """With as many statements as their number has binary digits: few, which differ little, and so stay prepared."""
+    """In groups of 256, 128, 64 and so on: few different statements, which stay prepared. SQLite may limit the values
+    of one to 32766."""
     place = 0
     while count := len(rows) - place:
-        some = 1 << (count.bit_length() - 1)
+        some = min(256, 1 << (count.bit_length() - 1))
         marks = f"({', '.join('?' * len(rows[0]))})"
         values = list(chain.from_iterable(rows[place : place + some]))
         connection.execute(f"{into} VALUES {', '.join([marks] * some)}", values)
