@@ -114,7 +114,7 @@ def test_an_older_history_is_searched_by_the_tokens_of_today(tmp_path: Path) -> 
         for key, state in ((1, "completed"), (2, "running")):
             connection.execute(
                 "INSERT INTO runs (key, id, conversation, instance, state, model, mode, created, fences, include,"
-                " started_ms) VALUES (?, ?, 1, 'i', ?, 'auto', 'agent', '2026', 'split', '[]', 1)",
+                " started_ms) VALUES (?, ?, 1, 'i', ?, 'auto', 'agent', '2026-02-23T10:30:00Z', 'split', '[]', 1)",
                 (key, f"run{key}", state),
             )
         connection.execute("INSERT INTO messages VALUES (1, 1, 'user', 'Rename getUserName', 1, 1)")
