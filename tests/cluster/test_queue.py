@@ -337,13 +337,13 @@ async def test_the_schedules_of_several_fronts_start_each_run_once(database: str
         for hours[0] in range(3):
             await asyncio.gather(*(each.look() for each in schedulers))
             await until(lambda: len(source.turns) == hours[0] + 1)
-            while await one.node.front.work.named("schedule "):
+            while await one.node.front.work.named("\x1fschedule "):
                 await asyncio.sleep(0.02)
             await asyncio.gather(*(each.look() for each in schedulers))
         assert len(source.turns) == 3
         hours[0] = (datetime.now(UTC) - past) // timedelta(hours=1) + 48  # so it waits
         await asyncio.gather(*(each.look() for each in schedulers))
-        (work,) = await two.node.front.work.named("schedule ")
+        (work,) = await two.node.front.work.named("\x1fschedule ")
         (entry,) = await two.node.front.work.entries(ME, 9)
         assert (work.run_id, work.state) == (entry.run_id, "waiting")
         assert schedule_of(entry.key) == "tidy"

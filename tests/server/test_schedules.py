@@ -46,10 +46,10 @@ class Scheduled:
         return Scheduler(self.service, schedules, ME, report, clock)
 
     async def named(self) -> Sequence[NamedWork]:
-        return sorted(await self.service.work.named("schedule "), key=lambda work: work.key)
+        return sorted(await self.service.work.named("\x1fschedule "), key=lambda work: work.key)
 
     async def states(self) -> list[tuple[str, str]]:
-        return [(work.key.removeprefix("schedule "), work.state) for work in await self.named()]
+        return [(work.key.removeprefix("\x1fschedule "), work.state) for work in await self.named()]
 
 
 @asynccontextmanager
@@ -184,6 +184,9 @@ async def test_one_key_has_nothing_of_anothers(tmp_path: Path) -> None:
         assert {work.owner for work in await one.named()} == {ME, "other"}
 
 
-@pytest.mark.parametrize("key", [None, "", "mine", "schedule ", "schedule x", "schedule x yesterday"])
+@pytest.mark.parametrize(
+    "key",
+    [None, "", "mine", "\x1fschedule ", "\x1fschedule x", "\x1fschedule x yesterday", "schedule x 2027-01-01T00:00Z"],
+)
 def test_other_keys_are_of_no_schedule(key: str | None) -> None:
     assert schedule_of(key) == ""

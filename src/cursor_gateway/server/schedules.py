@@ -17,7 +17,7 @@ from cursor_gateway.runs.run_service import RunRequest, RunService, body_hash
 from cursor_gateway.schedules import Schedule
 from cursor_gateway.store.queue import NamedWork
 
-_KEY = "schedule "
+_KEY = "\x1fschedule "  # not printable, so no `Idempotency-Key` of a caller looks like it
 _TIME = "%Y-%m-%dT%H:%MZ"
 _MARGIN = timedelta(seconds=5)  # other processes must see a request in the queue before it is due
 _FURTHEST = timedelta(days=365)  # a request may wait for about a year
