@@ -2,7 +2,7 @@
 import { chatPath, json, request } from "./api.js";
 import { byId, make } from "./dom.js";
 import { conversationPath } from "./router.js";
-import { clock, duration, when } from "./words.js";
+import { duration, moment } from "./words.js";
 
 /** @returns {Promise<boolean>} whether something waits, so that it should be looked at again */
 export async function showQueue(refresh) {
@@ -15,16 +15,16 @@ export async function showQueue(refresh) {
 }
 
 function queued({ id, conversationId, state, position, ageSeconds, priority, runAt, schedule, expires, prompt, model, key }, refresh) {
-	const where = { waiting: `No. ${position}`, scheduled: `At ${clock(runAt)}, ${when(runAt)}`, starting: "Starting" }[state];
+	const where = { waiting: `No. ${position}`, scheduled: `At ${moment(runAt)}`, starting: "Starting" }[state];
 	const button = make("button", { type: "button", class: "quiet", "aria-label": `Cancel: ${prompt ?? id}` }, "Cancel");
 	button.addEventListener("click", () => act(button, chatPath(id, "/cancel"), refresh));
-	const waits = make("span", { title: `Until ${clock(expires)}, ${when(expires)}` }, ageSeconds ? duration(ageSeconds * 1000) : "–");
-	const cells = [make("span", { class: "run-state", "data-run": "queued" }, where), waits].map((cell) => make("td", {}, cell));
-	const details = [String(priority), key || "–"].map((cell) => make("td", { class: "only-wide" }, cell));
+	const waits = make("span", { title: `Until ${moment(expires)}` }, ageSeconds ? duration(ageSeconds * 1000) : "–");
+	const place = make("td", {}, make("span", { class: "run-state", "data-run": "queued" }, where));
+	const details = [waits, String(priority), key || "–"].map((cell) => make("td", { class: "only-wide" }, cell));
 	const isOwn = prompt !== undefined;
 	const name = isOwn ? make("a", { href: conversationPath(conversationId), title: prompt }, prompt || "Untitled") : "Another key’s request";
 	const what = make("th", { scope: "row" }, name, make("small", {}, schedule ? `${schedule} · ${model}` : model));
-	return make("tr", {}, what, ...cells, ...details, make("td", {}, ...(isOwn ? [button] : [])));
+	return make("tr", {}, what, place, ...details, make("td", {}, ...(isOwn ? [button] : [])));
 }
 
 function runner({ id, role, host, volumes, labels, running, capacity, draining, version }, refresh) {

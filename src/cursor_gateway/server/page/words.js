@@ -38,6 +38,8 @@ export function when(created) {
 	return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
 }
 
+export const moment = (time) => (when(time) === clock(time) ? clock(time) : `${clock(time)}, ${when(time)}`);
+
 export const clock = (created) => new Date(created).toTimeString().slice(0, 5);
 
 /** As the gateway makes it: the first sentence, cut at a word. */
