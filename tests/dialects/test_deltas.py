@@ -78,6 +78,27 @@ def test_thinking_is_reasoning_in_blocks() -> None:
     assert deltas([Reasoning("one\n"), Reasoning("two", opens=True)])[1] == Thought("\n")
 
 
+def test_thinking_that_a_dialect_encodes_itself_counts() -> None:
+    translator = Translator("run", "reasoning")
+    translator.note_reasoning("one")
+    assert translator.push(Reasoning("two", opens=True))[0] == Thought("\n\n")
+
+
+def test_a_reply_says_why_its_run_failed_and_what_followed_its_last_action() -> None:
+    fold, failure = AnswerFold("run", "none"), AgentCrashed().failure()
+    assert fold.failure is None
+    for event in (
+        *words("I look."),
+        DocumentStarted("doc_002", "terminal_command", 2),
+        *words("Found."),
+        done(failure),
+    ):
+        fold.push(event)
+    assert fold.failure == failure
+    assert (answer := fold.answer()) is not None
+    assert (answer.text, answer.last) == ("I look.Found.", "Found.")
+
+
 def readable(*events: DocumentEvent) -> str:
     translator = Translator("run", "none", text="readable")
     return "".join(delta.text for event in events for delta in translator.push(event) if isinstance(delta, AnswerText))

@@ -7,6 +7,7 @@ from cursor_gateway.dialects.ui_requests import (
     PageTool,
     QuotedMessages,
     UiOptions,
+    all_answers,
     offer_of,
     options_of,
     permission_of,
@@ -14,7 +15,7 @@ from cursor_gateway.dialects.ui_requests import (
     run_in,
 )
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.answers import Permission
+from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, SeveralAnswers
 from cursor_gateway.model.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from cursor_gateway.model.requests import INTERACTIVE
 
@@ -70,6 +71,13 @@ def test_results_at_the_end_stay_there() -> None:
     quoted.call(A)
     quoted.result(ToolMessage("r", "a"))
     assert quoted.all() == [AssistantMessage("I look.", (A,)), ToolMessage("r", "a")]
+
+
+def test_answers_of_one_message_are_one() -> None:
+    plan, allowed = PlanDecision("accept"), {"doc_001": Permission("once")}
+    assert all_answers({}, [plan]) == plan
+    assert all_answers(allowed, []) == PermissionDecisions(allowed)
+    assert all_answers(allowed, [plan]) == SeveralAnswers([PermissionDecisions(allowed), plan])
 
 
 def test_an_approval_is_a_permission() -> None:

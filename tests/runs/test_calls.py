@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from cursor_gateway.model.agent_events import Plan
 from cursor_gateway.runs.calls import (
     PHASES,
     QUESTIONS,
@@ -48,6 +49,16 @@ def test_calls_that_are_made_together_are_shown_together() -> None:
 
 def test_an_agent_that_only_speaks_starts_no_timer() -> None:
     assert OpenCalls().wrote() == []
+
+
+def test_a_question_is_open_until_it_is_answered() -> None:
+    calls, asked = OpenCalls(), Plan(tool="create_plan", title="Move", overview="", markdown="", todos=[])
+    calls.make("a", Kind.TOOL)
+    calls.make("q", Kind.QUESTION, asks=asked)
+    calls.quiet()
+    assert calls.questions == {"q": asked}
+    calls.answer(["q"])
+    assert calls.questions == {}
 
 
 def test_one_at_a_time() -> None:

@@ -327,6 +327,17 @@ def test_an_agent_that_repeats_itself_is_stopped() -> None:
     assert one.failure.code == "agent_looped"
 
 
+def test_a_run_that_is_taken_over_after_its_end_has_ended_as_it_did() -> None:
+    one = Shell()
+    one.begin()
+    one.say(STARTED, *text("Hi"), FINISHED)
+    assert one.machine.stage is Stage.DONE
+    one.do(one.machine.halt(GatewayRestarted("Another gateway took this run over."), one.now))
+    assert one.machine.stop_reason is None
+    one.gone()
+    assert (one.machine.stage, one.failure) == (Stage.OVER, None)
+
+
 def test_the_result_of_a_repeated_call_has_a_note() -> None:
     one = Shell(WEATHER)
     one.begin()

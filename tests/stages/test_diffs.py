@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.model.documents import Diff
-from cursor_gateway.stages.diffs import line_diff, patch_diff
+from cursor_gateway.stages.diffs import diff_lines, line_diff, patch_diff
 from tests.strategies import examples
 
 texts = st.lists(st.sampled_from(["a", "b", "c", "", "a\n", "\n", "b\n", "é", "\r\n"]), max_size=8).map("".join)
@@ -46,6 +46,23 @@ def test_a_change_is_the_smallest_says_what_it_replaces_and_gives_the_new_text(p
     more = diff.end_line - diff.start_line + 1 - smallest
     assert more == 0 or (more <= 2 and (smallest == 0 or "" in texts))
     assert diff.old_string == "\n".join(before.split("\n")[diff.start_line - 1 : diff.end_line])
+
+
+@given(different)
+@examples(1200)
+def test_the_lines_of_a_change_replace_those_of_its_range(pair: tuple[str, str]) -> None:
+    before, after = pair
+    diff, lines = line_diff(before, after), before.split("\n")
+    old, new = diff_lines(diff, diff.old_string, diff.new_string)
+    if diff.new_string:
+        assert old == lines[diff.start_line - 1 : diff.end_line]
+        assert [*lines[: diff.start_line - 1], *new, *lines[diff.end_line :]] == after.split("\n")
+
+
+def test_texts_that_end_with_a_line_end_have_no_line_after_it() -> None:
+    diff = Diff(old_string="a\n", new_string="b\nc\n", start_line=1, end_line=1)
+    assert diff_lines(diff, diff.old_string, diff.new_string) == (["a"], ["b", "c"])
+    assert diff_lines(diff, "a\n", "") == (["a"], [])
 
 
 STEPS = {
