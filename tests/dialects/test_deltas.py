@@ -16,6 +16,7 @@ from cursor_gateway.dialects.deltas import (
     Thought,
     Translator,
     WholeAnswer,
+    action_text,
     add_usage,
     refusal_line,
 )
@@ -86,7 +87,6 @@ def test_thinking_that_a_dialect_encodes_itself_counts() -> None:
 
 def test_a_reply_says_why_its_run_failed_and_what_followed_its_last_action() -> None:
     fold, failure = AnswerFold("run", "none"), AgentCrashed().failure()
-    assert fold.failure is None
     for event in (
         *words("I look."),
         DocumentStarted("doc_002", "terminal_command", 2),
@@ -162,6 +162,7 @@ def test_the_agents_own_tools_are_lines_of_reasoning() -> None:
     assert isinstance(plan, Thought)
     assert plan.text.endswith("\n\nDo it.\n")
     assert deltas([ended(TextMetadata(), "Hi")]) == []
+    assert action_text(ended(TextMetadata(), "Hi").document) is None
     assert deltas([ended(COMMAND)], "none") == []
 
 
