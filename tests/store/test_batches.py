@@ -1,4 +1,7 @@
-"""What is stored comes back as it was, and a tool's result, which may be a file, is stored once."""
+"""What is stored comes back as it was, and a tool's result, which may be a file, is stored once. Turns: the first at
+once, the others in an interval."""
+
+import asyncio
 
 import pytest
 from hypothesis import given
@@ -49,3 +52,52 @@ def test_what_is_sent_again_is_compared_event_by_event() -> None:
     batches.check_repeated(3, [said[2], said[3], ToolCallEnded("doc_001", RESULT), ended()], stored)
     with pytest.raises(ValueError, match="event 4 is stored already"):
         batches.check_repeated(3, [said[2], said[4]], stored)
+
+
+# --- when the next one is due ------------------------------------------------------------------------
+
+_SHORT, _LONG = 0.05, 1000.0
+
+
+def test_the_first_turn_is_at_once_and_so_is_one_after_a_quiet_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_PACE_SECONDS", _LONG)
+
+    async def test() -> None:
+        one = batches.Pace()
+        await one.turn()
+        waiting = asyncio.create_task(one.turn())
+        await asyncio.sleep(_SHORT)
+        assert not waiting.done()
+        waiting.cancel()
+        one._next = asyncio.get_running_loop().time()  # as if the interval had passed
+        await one.turn()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_nobody_in_a_hurry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_PACE_SECONDS", _LONG)
+
+    async def test() -> None:
+        one = batches.Pace()
+        await one.turn()
+        waiting = asyncio.create_task(one.turn())
+        await asyncio.sleep(0)
+        one.hurry()
+        await waiting
+        again = asyncio.create_task(one.turn())
+        await asyncio.sleep(0)
+        assert not again.done()
+        one.hurry()
+        await again
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+async def test_turns_that_are_common_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_PACE_SECONDS", _LONG)
+    one, other = batches.Pace(), batches.Pace()
+    await one.turn()
+    await asyncio.sleep(0.002)
+    await other.turn()
+    assert one._next == other._next

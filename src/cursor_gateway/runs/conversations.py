@@ -214,10 +214,11 @@ class Conversations:
         given = answered(messages)
         if 0 < given < len(messages):
             try:
-                candidates = await self._store.find_by_fingerprint(scope.owner, fingerprint(scope, messages[:given]))
+                known = fingerprint(scope, messages[:given])
+                candidates = (await self._store.conversations(scope.owner, fingerprint=known)).found
             except StoreUnavailable:  # it costs the agent's memory, not the answer
                 candidates = []
-            for found in candidates:
+            for found in [candidate.conversation for candidate in candidates]:
                 if self._volumes and found.volume not in self._volumes:
                     continue
                 latest = self._latest(found.id)

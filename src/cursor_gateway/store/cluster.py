@@ -21,7 +21,7 @@ A request that nobody waits for with a connection is `waiting` instead of `queue
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
@@ -126,11 +126,20 @@ class Watchers(Struct, frozen=True):
     read_up_to: int
 
 
+class NewEvents(Struct, frozen=True, array_like=True):
+    """Events of a run that were just stored, for who has all before them."""
+
+    run: str
+    first: int  # the number of the first of them
+    data: Raw  # as `batches.encode` makes it
+
+
 class Hint(Struct, frozen=True):
     """What may be new. Everything may, after a reconnection."""
 
     kind: Literal["all", "queue", "outcome", "run", "watchers"]
     values: Sequence[str] = ()
+    events: Sequence[NewEvents] = ()  # of some of these runs: then it need not be read
 
 
 class Figures(Struct, frozen=True, kw_only=True):
@@ -173,9 +182,9 @@ class Hints(Protocol):
         """Whether hints arrive."""
         ...
 
-    def send(self, to: str, hint: Hint, *, may_wait: bool = False) -> None:
-        """To a member, or with an empty name to all runners. Returns at once; the hint may be lost. If it may wait, it
-        goes out at a steady pace, together with others.
+    def send(self, to: str, hint: Hint) -> None:
+        """To a member, or with an empty name to all runners. Returns at once; the hint may be lost, and so may events
+        that are too long for it.
         """
         ...
 
@@ -192,9 +201,8 @@ class ClusterStore(Protocol):
     hints: Hints
     queue: Queue
 
-    def on_written(self, call: Callable[[str, bool], None]) -> None:
-        """Calls it after each commit of events, with a run's id, and whether these are more events of a stream: neither
-        the run's first, nor its end or a pause, for which somebody waits."""
+    def on_written(self, call: Callable[[NewEvents], None]) -> None:
+        """Calls it after each commit of events."""
         ...
 
     async def figures(self) -> Figures: ...

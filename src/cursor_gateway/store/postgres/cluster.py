@@ -22,6 +22,7 @@ from cursor_gateway.store.cluster import (
     LogHead,
     Member,
     NewCommand,
+    NewEvents,
     OverLimit,
     Queued,
     Submitted,
@@ -302,7 +303,7 @@ class PostgresCluster:
         self.hints: Hints = self._hints
         self.queue: Queue = PostgresQueue(self._connections)
 
-    def on_written(self, call: Callable[[str, bool], None]) -> None:
+    def on_written(self, call: Callable[[NewEvents], None]) -> None:
         self._store.written = call
 
     async def figures(self) -> Figures:
