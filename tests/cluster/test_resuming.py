@@ -52,7 +52,7 @@ async def _take_over(by: Running, id: str) -> None:
     """As who has not seen its beat for a lease. One that is alive may beat in between; then again."""
     before = by.node.members.takeovers
     while by.node.members.takeovers == before:
-        (found,) = [member for member in await by.cluster.members() if member.id == id]
+        (found,) = [member for member in (await by.cluster.figures()).members if member.id == id]
         await by.node.members._take_over(id, found.beat)
 
 

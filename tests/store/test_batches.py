@@ -56,46 +56,9 @@ def test_what_is_sent_again_is_compared_event_by_event() -> None:
 
 # --- when the next one is due ------------------------------------------------------------------------
 
-_SHORT, _LONG = 0.05, 1000.0
-
-
-def test_the_first_turn_is_at_once_and_so_is_one_after_a_quiet_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "_PACE_SECONDS", _LONG)
-
-    async def test() -> None:
-        one = batches.Pace()
-        await one.turn()
-        waiting = asyncio.create_task(one.turn())
-        await asyncio.sleep(_SHORT)
-        assert not waiting.done()
-        waiting.cancel()
-        one._next = asyncio.get_running_loop().time()  # as if the interval had passed
-        await one.turn()
-
-    asyncio.run(asyncio.wait_for(test(), 60))
-
-
-def test_nobody_in_a_hurry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "_PACE_SECONDS", _LONG)
-
-    async def test() -> None:
-        one = batches.Pace()
-        await one.turn()
-        waiting = asyncio.create_task(one.turn())
-        await asyncio.sleep(0)
-        one.hurry()
-        await waiting
-        again = asyncio.create_task(one.turn())
-        await asyncio.sleep(0)
-        assert not again.done()
-        one.hurry()
-        await again
-
-    asyncio.run(asyncio.wait_for(test(), 60))
-
 
 async def test_turns_that_are_common_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "_PACE_SECONDS", _LONG)
+    monkeypatch.setattr(batches, "_PACE_SECONDS", 1000.0)
     one, other = batches.Pace(), batches.Pace()
     await one.turn()
     await asyncio.sleep(0.002)

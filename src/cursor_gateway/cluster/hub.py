@@ -52,12 +52,14 @@ class RemoteLog(EventLog):
 
     def advance(self, head: LogHead | None, after: int) -> bool:
         """Adds what was found after this number; None: the run was deleted. Returns whether there may be more."""
-        if head is None:
-            self.is_deleted = True
+        events = [] if head is None else head.events
+        self._add(events[self.count - after :])  # some may have been heard of meanwhile
+        # It was deleted, or has ended after the database had lost events that are known here.
+        if head is None or (self.done is None and not head.is_running and self.count >= head.last):
+            self.done = last if events and isinstance(last := events[-1], Done) else None
+            self.is_deleted = self.done is None
             self.wake_readers()
-            return False
-        self._add(head.events[self.count - after :])  # some may have been heard of meanwhile
-        return self.count < head.last
+        return head is not None and self.count < head.last
 
     def _add(self, events: Sequence[DocumentEvent]) -> None:
         if not events or self.is_over:
@@ -70,14 +72,6 @@ class RemoteLog(EventLog):
         if surplus > 0 and self.done is None:
             del self.events[:surplus]
             self.dropped += surplus
-        self.wake_readers()
-
-    def end(self, last: list[DocumentEvent]) -> None:
-        """With its last event: it ended before it was looked at."""
-        if last and isinstance(last[-1], Done):
-            self.done = last[-1]
-        else:
-            self.is_deleted = True
         self.wake_readers()
 
     @property
@@ -247,21 +241,15 @@ class Hub:
         known = {log.run.id: log.count for log in logs}
         heads = await self._cluster.heads(known)
         for log in logs:
-            if log.is_over:  # as was heard meanwhile
-                continue
             head, after = heads.get(log.run.id), known[log.run.id]
-            if head is not None and not head.is_running and not head.events:
+            if head is not None and not (head.is_running or head.events or log.is_over):
                 after = min(log.count, head.last - 1)
                 try:
                     found = await self._store.events(log.run.id, log.run.owner, after=after)
+                    head = LogHead(head.last, False, found.events)
                 except HistoryDamaged:  # costs this run alone
-                    log.end([])
-                    continue
-                head = LogHead(head.last, False, found.events)
-                if after < log.count:
-                    log.end(found.events)
-                    continue
-            if log.advance(head, after):
+                    head = None
+            if not log.is_over and log.advance(head, after):
                 self._look_at([log.run.id])
 
     # --- readers ------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ LEVEL = 2
 OLDEST = 1
 
 Role: TypeAlias = Literal["all", "front", "runner"]
+HintKind: TypeAlias = Literal["all", "queue", "outcome", "run", "watchers"]
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -134,10 +135,10 @@ class NewEvents(Struct, frozen=True, array_like=True):
     data: Raw  # as `batches.encode` makes it
 
 
-class Hint(Struct, frozen=True):
+class Hint(Struct, frozen=True, omit_defaults=True):
     """What may be new. Everything may, after a reconnection."""
 
-    kind: Literal["all", "queue", "outcome", "run", "watchers"]
+    kind: HintKind
     values: Sequence[str] = ()
     events: Sequence[NewEvents] = ()  # of some of these runs: then it need not be read
 
@@ -146,6 +147,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     """Of the whole cluster, and of this process."""
 
     cluster_id: str  # no other database has the same
+    members: Sequence[Member]
     volumes: Sequence[str]  # that members have, or had
     absent: Sequence[str]  # ids that have running runs or claimed commands but are no longer members
     connections: int  # that all members may open
@@ -224,8 +226,6 @@ class ClusterStore(Protocol):
     async def set_member(self, id: str, *, is_draining: bool | None = None, busy: int | None = None) -> bool:
         """None leaves it as it is. False: there is no such member."""
         ...
-
-    async def members(self) -> list[Member]: ...
 
     async def take_over(
         self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""

@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 import psycopg
 
-from cursor_gateway.store.cluster import Hint, NewEvents
+from cursor_gateway.store.cluster import Hint, HintKind, NewEvents
 from cursor_gateway.store.postgres.connections import LIVENESS, PostgresConnection, connect
 
 _CONNECT_SECONDS = 5
@@ -103,7 +103,7 @@ class PostgresHints:
         self.skipped = 0  # notifications that are no hints, or of a kind that only newer versions know
         self.is_listening = True  # until an attempt fails
         # By channel and kind, and by what is new; of runs, with their events.
-        self._waiting: dict[tuple[str, str], dict[str, list[NewEvents]]] = {}
+        self._waiting: dict[tuple[str, HintKind], dict[str, list[NewEvents]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._connection: PostgresConnection | None = None
 
@@ -222,24 +222,17 @@ def _channel(member: str) -> str:
     return f"cursor_gateway_{hashlib.sha256(member.encode()).hexdigest()[:24]}" if member else _RUNNERS
 
 
-def _texts(kind: str, values: Mapping[str, list[NewEvents]]) -> Iterator[str]:
+def _texts(kind: HintKind, values: Mapping[str, list[NewEvents]]) -> Iterator[str]:
     """Payloads that are short enough. Of a run, all events or none."""
-    some: list[str] = []
-    told: list[NewEvents] = []
-    size = 0
+    hint, size = Hint(kind), 0
     for value, events in values.items():
         length = sum(len(one.data) + len(value) + 20 for one in events)
         if length > _LONGEST - 400:
             events, length = [], 0
         length += len(value) + 3
-        if some and size + length > _LONGEST - 200:
-            yield _text(kind, some, told)
-            some, told, size = [], [], 0
-        some.append(value)
-        told += events
+        if size and size + length > _LONGEST - 200:
+            yield msgspec.json.encode(hint).decode()
+            hint, size = Hint(kind), 0
+        hint = Hint(kind, (*hint.values, value), (*hint.events, *events))
         size += length
-    yield _text(kind, some, told)
-
-
-def _text(kind: str, values: list[str], events: list[NewEvents]) -> str:
-    return msgspec.json.encode({"kind": kind, "values": values, **({"events": events} if events else {})}).decode()
+    yield msgspec.json.encode(hint).decode()
