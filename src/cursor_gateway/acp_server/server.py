@@ -110,10 +110,12 @@ class AcpServer:
                     session.turn.cancel()
 
     async def update(self, session_id: str, update: shapes.SessionUpdate) -> None:
+        """Waits while the editor does not read."""
         self._rpc.notify("session/update", {"sessionId": session_id, "update": update})
         await self._transport.drained()
 
     async def request(self, method: str, params: Struct) -> Any:
+        """Raises `RpcError`, and `ConnectionError` if the editor is gone."""
         return await self._rpc.request(method, params)
 
     # --- sessions -------------------------------------------------------------------------------------

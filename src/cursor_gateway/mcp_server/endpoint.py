@@ -57,7 +57,7 @@ class McpEndpoint:
     def __init__(self, service: RunService, settings: Settings, documents: Dialect, reading: Reading) -> None:
         """`documents`: the dialect that reads messages and answers."""
         self._service, self._settings, self._documents, self._reading = service, settings, documents, reading
-        self._forms, self._ended, self._shutdown = OpenForms(), sessions.EndedSessions(), Shutdown(service)
+        self._forms, self._ended = OpenForms(), sessions.EndedSessions()
         self._calls: dict[tuple[str, str, messages.RequestId], StreamedCall] = {}  # by owner, session and request
 
     async def message(self, request: HttpRequest) -> ASGIApp:
@@ -92,7 +92,7 @@ class McpEndpoint:
         self._reading.unread.check(host.owner)
         place = sessions.read_place(request.headers.get("last-event-id", ""))
         if place is None:
-            return SseReply(self._reading, host.owner, self._shutdown.wait)
+            return SseReply(self._reading, host.owner, self._until_stopping)
         return SseReply(self._reading, host.owner, partial(self._resume, host, place))
 
     async def end(self, request: HttpRequest) -> ASGIApp:
@@ -202,7 +202,7 @@ class McpEndpoint:
     async def _listen(self, host: _Host, message: messages.Request, reply: SseReply) -> bytes:
         methods = self._methods(self._gateway(host, message.id))
         listening = asyncio.ensure_future(methods.listen(message, host.peer, reply.event))
-        stopping = asyncio.ensure_future(self._shutdown.wait(reply))
+        stopping = asyncio.ensure_future(self._until_stopping(reply))
         try:
             await asyncio.wait((listening, stopping), return_when=asyncio.FIRST_COMPLETED)
             return messages.encode_result(
@@ -214,6 +214,12 @@ class McpEndpoint:
             listening.cancel()
             stopping.cancel()
             await asyncio.wait((listening, stopping))
+
+    async def _until_stopping(self, reply: SseReply) -> bytes:
+        """Ends a stream on which nothing comes: this process waits for the end of all replies before it stops."""
+        while not self._service.not_ready():
+            await asyncio.sleep(_WATCH_SECONDS)
+        return b""
 
     # --- calls that last ----------------------------------------------------------------------------
 
@@ -285,31 +291,6 @@ class StreamedCall(HostCall):
 
     def _id(self, number: int) -> str:
         return sessions.encode_place(msgspec.structs.replace(self._place, run_id=self.run_id, after=number))
-
-
-class Shutdown:
-    """Ends streams on which nothing comes, when this process stops: it waits for the end of all replies."""
-
-    def __init__(self, service: RunService) -> None:
-        self._service, self._waiting = service, 0
-        self._watch: asyncio.Task[None] | None = None
-
-    async def wait(self, reply: SseReply) -> bytes:
-        if self._watch is None:
-            self._watch = asyncio.create_task(self._until_stopping())
-        self._waiting += 1
-        try:
-            await asyncio.shield(self._watch)
-        finally:
-            self._waiting -= 1
-            if not self._waiting and self._watch is not None:
-                self._watch.cancel()
-                self._watch = None
-        return b""
-
-    async def _until_stopping(self) -> None:
-        while not self._service.not_ready():
-            await asyncio.sleep(_WATCH_SECONDS)
 
 
 def _connected(gateway: ServiceGateway) -> ConnectedGateway:

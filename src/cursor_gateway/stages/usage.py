@@ -187,15 +187,7 @@ class UsageTotal:
 
     def add(self, end: RunFinished | RunFailed) -> None:
         self._duration_ms += end.duration_ms or 0
-        if end.usage is None or self._usage is None:
-            self._usage = None
-        else:
-            self._usage = TokenCounts(
-                prompt=self._usage.prompt + end.usage.prompt,
-                completion=self._usage.completion + end.usage.completion,
-                cached=self._usage.cached + end.usage.cached,
-                reasoning=self._usage.reasoning + end.usage.reasoning,
-            )
+        self._usage = None if end.usage is None or self._usage is None else self._usage.plus(end.usage)
 
     def cut(self) -> None:
         """An agent that is broken off reports nothing."""
