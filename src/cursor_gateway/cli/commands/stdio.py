@@ -79,8 +79,8 @@ def _run(serving: Coroutine[None, None, None]) -> int:
 
 async def _serve_host(settings: Settings, folder: str, url: str | None) -> None:
     from cursor_gateway.mcp_server.methods import McpMethods
+    from cursor_gateway.mcp_server.results import ttl_of
     from cursor_gateway.mcp_server.stdio import StdioMcpServer
-    from cursor_gateway.mcp_server.tasks import ttl_of
     from cursor_gateway.stdio import StdioLines, standard_streams
 
     gateways = Gateways(settings, url)
@@ -97,9 +97,8 @@ async def _serve_host(settings: Settings, folder: str, url: str | None) -> None:
 
 
 async def _serve_editor(settings: Settings, folder: str, url: str | None) -> None:
-    from cursor_gateway.acp_server.server import AcpServer
+    from cursor_gateway.acp_server.server import AcpServer, StdioTransport
     from cursor_gateway.acp_server.session_ids import SessionIds
-    from cursor_gateway.acp_server.stdio import StdioTransport
     from cursor_gateway.stdio import StdioLines, standard_streams
 
     gateways = Gateways(settings, url)

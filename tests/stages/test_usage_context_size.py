@@ -16,7 +16,8 @@ from cursor_gateway.model.documents import (
     TodoChange,
     Usage,
 )
-from cursor_gateway.stages.context_size import (
+from cursor_gateway.stages.tokens import estimate_tokens
+from cursor_gateway.stages.usage import (
     ContextSize,
     ContextUse,
     context_use,
@@ -24,7 +25,6 @@ from cursor_gateway.stages.context_size import (
     tool_tokens,
     window_of,
 )
-from cursor_gateway.stages.tokens import estimate_tokens
 
 # --- the formula ------------------------------------------------------------------------------------
 

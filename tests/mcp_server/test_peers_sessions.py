@@ -2,9 +2,9 @@
 
 import pytest
 
-from cursor_gateway.mcp_server.peers import Peer
-from cursor_gateway.mcp_server.sessions import (
+from cursor_gateway.mcp_server.peers import (
     EndedSessions,
+    Peer,
     Place,
     encode_place,
     new_session,
