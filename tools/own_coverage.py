@@ -40,7 +40,7 @@ PURE = [
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     "cli/clients/*.py",
     *(f"acp_server/{name}.py" for name in ("prompts", "questions", "updates")),
-    *(f"mcp_server/{name}.py" for name in ("elicitation", "messages", "peers", "results", "tools")),
+    *(f"mcp_server/{name}.py" for name in ("elicitation", "messages", "peers", "results", "tasks", "tools")),
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
     *(
         f"sources/cursor/{name}.py"

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from secrets import token_hex
 
 import msgspec
 from msgspec import Struct
@@ -24,9 +25,9 @@ from cursor_gateway.mcp_server.calls import ConnectedGateway, HostCall, OpenForm
 from cursor_gateway.mcp_server.elicitation import read_form
 from cursor_gateway.mcp_server.methods import McpMethods, ToolCall, progress_token, read_call
 from cursor_gateway.mcp_server.peers import SESSION, VERSION, accepts_both, check_headers
-from cursor_gateway.mcp_server.results import ttl_of
 from cursor_gateway.mcp_server.service_gateway import Caller, ServiceGateway
 from cursor_gateway.mcp_server.sse_reply import SseReply
+from cursor_gateway.mcp_server.tasks import ttl_of
 from cursor_gateway.model.requests import TraceContext
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import client_name, parse_body, read_body
@@ -167,7 +168,9 @@ class McpEndpoint:
         elif message.method == "initialize":
             peer = peers.initialized_peer(message.params)
             answer = messages.encode_result(message.id, self._methods().initialized(peer))
-            return Response(answer, headers={SESSION: peers.new_session(peer)}, media_type="application/json")
+            return Response(
+                answer, headers={SESSION: peers.new_session(peer, token_hex(16))}, media_type="application/json"
+            )
         else:
             host = self._session(request)
         if message.method == "subscriptions/listen" and host.peer.is_modern:

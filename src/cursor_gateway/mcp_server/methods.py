@@ -25,7 +25,8 @@ from cursor_gateway.mcp_server.messages import (
     encode_notification,
 )
 from cursor_gateway.mcp_server.peers import TASKS, VERSIONS, Peer, need_tasks
-from cursor_gateway.mcp_server.results import created_task, detailed_task, failed_result, tool_result
+from cursor_gateway.mcp_server.results import failed_result, tool_result
+from cursor_gateway.mcp_server.tasks import created_task, detailed_task
 from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ChatResponse
 

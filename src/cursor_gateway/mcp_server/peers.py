@@ -7,7 +7,6 @@ import re
 from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
 from collections.abc import Mapping
-from secrets import token_hex
 from typing import Any, TypeVar
 
 import msgspec
@@ -192,8 +191,8 @@ class Place(Struct, frozen=True, array_like=True):
 _T = TypeVar("_T")
 
 
-def new_session(peer: Peer) -> str:
-    return _encode(Session(peer, token_hex(16)))
+def new_session(peer: Peer, nonce: str) -> str:
+    return _encode(Session(peer, nonce))
 
 
 def read_session(id: str) -> Peer | None:

@@ -79,8 +79,8 @@ def _run(serving: Coroutine[None, None, None]) -> int:
 
 async def _serve_host(settings: Settings, folder: str, url: str | None) -> None:
     from cursor_gateway.mcp_server.methods import McpMethods
-    from cursor_gateway.mcp_server.results import ttl_of
     from cursor_gateway.mcp_server.stdio import StdioMcpServer
+    from cursor_gateway.mcp_server.tasks import ttl_of
     from cursor_gateway.stdio import StdioLines, standard_streams
 
     gateways = Gateways(settings, url)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cursor_gateway.mcp_server.peers import Peer
-from cursor_gateway.mcp_server.results import created_task, detailed_task, ttl_of
+from cursor_gateway.mcp_server.tasks import created_task, detailed_task, ttl_of
 from cursor_gateway.model.documents import ClarificationMetadata, ErrorMetadata, TextMetadata, make_document
 from tests.mcp_server.responses import response, waiting
 
