@@ -260,7 +260,6 @@ def test_the_end_of_a_gateway_is_noticed_although_the_folders_are_not_listed_aga
 
 
 def test_a_gateway_lives_as_long_as_its_lock_is_held(tmp_path: Path) -> None:
-    """Perhaps in another container, where its pid is another one."""
     with opened(tmp_path) as ledger, group() as other:
         folder = left_behind(tmp_path, "1-1", gateway=f"{other.pid}-1")
         os.utime(tmp_path, (1, 1))

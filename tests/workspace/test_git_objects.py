@@ -95,9 +95,7 @@ def test_a_difference_of_unknown_commands_or_beyond_its_base_is_refused(commands
 
 
 def test_what_is_cut_off_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = zlib.compress(b"content " * 10)
-    (tmp_path / "pack").write_bytes(packed[:-4])
-    (tmp_path / "whole").write_bytes(packed)
+    (tmp_path / "pack").write_bytes(zlib.compress(b"content " * 10)[:-4])
     monkeypatch.setattr(module, "_MOST_BYTES", 50)
     with (tmp_path / "pack").open("rb") as file, pytest.raises(ValueError, match="too large"):
         _inflated(file.fileno(), 0)
@@ -106,8 +104,6 @@ def test_what_is_cut_off_or_too_large_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.undo()
     with (tmp_path / "pack").open("rb") as file, pytest.raises(ValueError, match="too early"):
         _inflated(file.fileno(), 0)
-    with (tmp_path / "whole").open("rb") as file:
-        assert _inflated(file.fileno(), 0) == b"content " * 10
 
 
 def test_an_object_behind_too_many_differences_is_unknown(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +120,7 @@ def test_an_object_that_differs_from_a_missing_one_is_unknown(top: Path, monkeyp
     git(top, "-c", "repack.useDeltaBaseOffset=false", "repack", "-adfq")
     repository = Repository(f"{top}/.git")
     found, depth = repository._packed, module._MOST_DEPTH
-    monkeypatch.setattr(repository, "_packed", lambda hash, left: found(hash, left) if left == depth else None)
+    monkeypatch.setattr(repository, "_packed", lambda name, left: found(name, left) if left == depth else None)
     assert None in [repository.blob(hash) for hash in hashes]
 
 
