@@ -17,11 +17,7 @@ from cursor_gateway.acp_server.questions import (
     question_params,
 )
 from cursor_gateway.dialects.documents.request import QuestionAnswer
-from cursor_gateway.model.documents import (
-    ClarificationOption,
-    ClarificationQuestion,
-    PermissionRequest,
-)
+from cursor_gateway.model.documents import ClarificationOption, ClarificationQuestion, PermissionRequest
 from cursor_gateway.stages.run_questions import PermissionAsked, PlanAsked, QuestionsAsked
 from tests.acp_server.editor import checked
 

@@ -207,10 +207,7 @@ QUESTION = ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="
 def test_a_question_is_not_cut_but_left_out_of_an_answer_that_is() -> None:
     ask, whole = ended(QUESTION), Translator("run", "none", Cutter(("x",), None))
     events: list[DocumentEvent] = [ask, done()]
-    assert [delta for event in events for delta in whole.push(event)] == [
-        OpenQuestion("Which?"),
-        Ended(USAGE, USAGE),
-    ]
+    assert [delta for event in events for delta in whole.push(event)] == [OpenQuestion("Which?"), Ended(USAGE, USAGE)]
     cut = AnswerFold("run", "none", Cutter(("b",), None))
     for event in [ask, *words("ab"), ask, done()]:
         cut.push(event)

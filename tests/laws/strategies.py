@@ -103,8 +103,7 @@ def _steps(retry: Retries) -> st.SearchStrategy[Step]:
 
 
 stories: st.SearchStrategy[Story] = st.one_of(
-    st.lists(_steps(Retries(forgets=False)), max_size=25),
-    st.lists(_steps(Retries(forgets=True)), max_size=25),
+    st.lists(_steps(Retries(forgets=False)), max_size=25), st.lists(_steps(Retries(forgets=True)), max_size=25)
 )
 
 # Characters cut in two, and halves that never meet their other half.

@@ -84,10 +84,7 @@ def test_a_kept_place_goes_to_who_it_is_kept_for() -> None:
     assert next_in_queue({"greedy": 7}, ["greedy"], EIGHT) == 0
 
 
-@given(
-    st.integers(2, 12),
-    st.lists(st.sampled_from(["ask", "greedy run ends", "modest run ends"]), max_size=200),
-)
+@given(st.integers(2, 12), st.lists(st.sampled_from(["ask", "greedy run ends", "modest run ends"]), max_size=200))
 def test_who_sends_one_request_after_the_other_never_waits(places: int, steps: list[str]) -> None:
     shares, recent = Shares(max_runs=places), {"greedy", "modest"}
     held = Counter(greedy=0, modest=1)

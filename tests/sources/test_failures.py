@@ -43,11 +43,7 @@ LAST_WORDS: list[tuple[str, type[errors.AgentError], int]] = [
     ("ConnectError: [resource_exhausted] Error", errors.AgentOverloaded, 429),
     ("T: [resource_exhausted] Error", errors.AgentOverloaded, 429),
     ("S: [resource_exhausted] Error", errors.AgentOverloaded, 429),
-    (
-        "RetriableError: [unavailable] getaddrinfo ENOTFOUND agentn.global.api5.cursor.sh",
-        errors.AgentUnreachable,
-        502,
-    ),
+    ("RetriableError: [unavailable] getaddrinfo ENOTFOUND agentn.global.api5.cursor.sh", errors.AgentUnreachable, 502),
     ("T: [canceled] http/2 stream closed with error code CANCEL (0x8)", errors.AgentUnreachable, 502),
     ("RetriableError: PING timed out", errors.AgentUnreachable, 502),
     ("RetriableError: [internal] Failed to run step, exceeded max retries", errors.AgentUnreachable, 502),

@@ -175,10 +175,7 @@ def test_texts_are_told_only_if_they_are_wanted() -> None:
 def test_a_pause_lasts_until_the_run_goes_on() -> None:
     spans = RunSpans(OLD)
     start = start_of(spans.push(Paused(envelope(["weather", "time"])), 1))
-    assert start.attributes == {
-        "cursor_gateway.pause.for": "caller",
-        "cursor_gateway.pause.calls": ["weather", "time"],
-    }
+    assert start.attributes == {"cursor_gateway.pause.for": "caller", "cursor_gateway.pause.calls": ["weather", "time"]}
     again = spans.push(Paused(envelope(), goes_on=True), 2)
     assert short(again) == [("end", "pause", 2), ("start", "pause", 2)]
     assert start_of(again).attributes["cursor_gateway.pause.for"] == "person"

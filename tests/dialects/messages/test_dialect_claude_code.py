@@ -71,10 +71,7 @@ def test_only_a_search_may_use_a_tool() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "# Environment\n - Primary working directory: /home/me/app \n - OS: linux",
-        "Working directory: /home/me/app",
-    ],
+    ["# Environment\n - Primary working directory: /home/me/app \n - OS: linux", "Working directory: /home/me/app"],
 )
 def test_its_folder_stands_in_the_instructions(text: str) -> None:
     assert folder_of([UserMessage("Hi"), Instructions("Be kind."), Instructions(text)]) == "/home/me/app"
