@@ -3,15 +3,8 @@
 import asyncio
 from pathlib import Path
 
+from cursor_gateway.model import answers
 from cursor_gateway.model.agent_events import AgentEvent, Command, Outcome, Plan, Question, ToolEnded, ToolStarted
-from cursor_gateway.model.answers import (
-    Permission,
-    PermissionDecisions,
-    PlanDecision,
-    QuestionAnswers,
-    RunAnswer,
-    SeveralAnswers,
-)
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationQuestion, PermissionRequest
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.handle import RunHandle, response_of
@@ -27,7 +20,7 @@ ASKED = Question(tool="ask", title="Which?", questions=[ClarificationQuestion(id
 MAY_IT = Question(
     tool="shell", title="", questions=[ClarificationQuestion(id="p", text="May it?", options=[])], permission=PERMISSION
 )
-ANSWERS = QuestionAnswers([ClarificationAnswer(question_id="q", selected_option_ids=[], text="notes.txt")])
+ANSWERS = answers.QuestionAnswers([ClarificationAnswer(question_id="q", selected_option_ids=[], text="notes.txt")])
 
 
 async def begin(one: Gateway) -> RunHandle:
@@ -51,9 +44,9 @@ async def test_a_run_that_has_ended_goes_on_with_all_answers_in_one_turn(tmp_pat
         run = await begin(one)
         await until(lambda: run.done is not None)
         documents = (await response_of(run)).documents
-        decided = PermissionDecisions({documents[0].id: Permission("once")})
+        decided = answers.PermissionDecisions({documents[0].id: answers.Permission("once")})
         for _ in range(2):  # the same again joins the turn
-            given = SeveralAnswers([decided, ANSWERS])
+            given = answers.SeveralAnswers([decided, ANSWERS])
             continued = await one.service.answer(run.id, Asker(owner=ME), given)
             await until(lambda run=continued.run: run.done is not None)  # type: ignore[misc]  # of this round
         assert len(source.turns) == 2
@@ -73,10 +66,12 @@ async def test_a_run_that_waits_gets_each_answer(tmp_path: Path) -> None:
         answered = asyncio.create_task(run.answer("b", ASKED))
         await until(lambda: run.is_waiting and set(run.questions.asked) == {"a", "b"})
         document, _ = (await response_of(run)).documents
-        given: RunAnswer = SeveralAnswers([PermissionDecisions({document.id: Permission("once")}), ANSWERS])
+        given: answers.RunAnswer = answers.SeveralAnswers(
+            [answers.PermissionDecisions({document.id: answers.Permission("once")}), ANSWERS]
+        )
         continued = await one.service.answer(run.id, Asker(owner=ME), given)
         assert continued.run is run
-        assert await permitted == Permission("once")
+        assert await permitted == answers.Permission("once")
         assert await answered == list(ANSWERS.answers)
 
 
@@ -89,7 +84,7 @@ async def test_an_accepted_plan_is_carried_out_with_the_other_answers(tmp_path: 
         request = RunRequest(owner=ME, messages=[UserMessage("Hi.")], when_client_leaves="finish", mode="plan")
         run = (await one.service.take(request)).run
         await until(lambda: run.done is not None)
-        given = SeveralAnswers([ANSWERS, PlanDecision("accept")])
+        given = answers.SeveralAnswers([ANSWERS, answers.PlanDecision("accept")])
         continued = await one.service.answer(run.id, Asker(owner=ME), given)
         await until(lambda: continued.run.done is not None)
         assert [turn.mode for turn in source.turns] == ["plan", "agent"]
