@@ -3,14 +3,18 @@
 import asyncio
 from pathlib import Path
 
-<<<<<<< HEAD
-from cursor_gateway.model import answers
-=======
 import pytest
 
 from cursor_gateway.errors import InvalidRequest
->>>>>>> main
 from cursor_gateway.model.agent_events import AgentEvent, Command, Outcome, Plan, Question, ToolEnded, ToolStarted
+from cursor_gateway.model.answers import (
+    Permission,
+    PermissionDecisions,
+    PlanDecision,
+    QuestionAnswers,
+    RunAnswer,
+    SeveralAnswers,
+)
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationQuestion, PermissionRequest
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.handle import RunHandle, response_of
@@ -26,7 +30,7 @@ ASKED = Question(tool="ask", title="Which?", questions=[ClarificationQuestion(id
 MAY_IT = Question(
     tool="shell", title="", questions=[ClarificationQuestion(id="p", text="May it?", options=[])], permission=PERMISSION
 )
-ANSWERS = answers.QuestionAnswers([ClarificationAnswer(question_id="q", selected_option_ids=[], text="notes.txt")])
+ANSWERS = QuestionAnswers([ClarificationAnswer(question_id="q", selected_option_ids=[], text="notes.txt")])
 
 
 async def begin(one: Gateway) -> RunHandle:
@@ -50,17 +54,13 @@ async def test_a_run_that_has_ended_goes_on_with_all_answers_in_one_turn(tmp_pat
         run = await begin(one)
         await until(lambda: run.done is not None)
         documents = (await response_of(run)).documents
-<<<<<<< HEAD
-        decided = answers.PermissionDecisions({documents[0].id: answers.Permission("once")})
-=======
         decided = PermissionDecisions({documents[0].id: Permission("once")})
         unknown = QuestionAnswers([ClarificationAnswer(question_id="none", selected_option_ids=[], text="no.txt")])
         with pytest.raises(InvalidRequest):
             await one.service.answer(run.id, Asker(owner=ME), SeveralAnswers([decided, unknown]))
         assert await one.service.host.permissions(ME) == []
->>>>>>> main
         for _ in range(2):  # the same again joins the turn
-            given = answers.SeveralAnswers([decided, ANSWERS])
+            given = SeveralAnswers([decided, ANSWERS])
             continued = await one.service.answer(run.id, Asker(owner=ME), given)
             await until(lambda run=continued.run: run.done is not None)  # type: ignore[misc]  # of this round
         assert len(source.turns) == 2
@@ -80,21 +80,15 @@ async def test_a_run_that_waits_gets_each_answer(tmp_path: Path) -> None:
         answered = asyncio.create_task(run.answer("b", ASKED))
         await until(lambda: run.is_waiting and set(run.questions.asked) == {"a", "b"})
         document, _ = (await response_of(run)).documents
-<<<<<<< HEAD
-        given: answers.RunAnswer = answers.SeveralAnswers(
-            [answers.PermissionDecisions({document.id: answers.Permission("once")}), ANSWERS]
-        )
-=======
         allowed = PermissionDecisions({document.id: Permission("workspace")})
         with pytest.raises(InvalidRequest):  # none takes effect if one is refused
             await one.service.answer(run.id, Asker(owner=ME), SeveralAnswers([allowed, PlanDecision("accept")]))
         assert await one.service.host.permissions(ME) == []
         assert set(run.questions.asked) == {"a", "b"}
         given: RunAnswer = SeveralAnswers([PermissionDecisions({document.id: Permission("once")}), ANSWERS])
->>>>>>> main
         continued = await one.service.answer(run.id, Asker(owner=ME), given)
         assert continued.run is run
-        assert await permitted == answers.Permission("once")
+        assert await permitted == Permission("once")
         assert await answered == list(ANSWERS.answers)
 
 
@@ -107,7 +101,7 @@ async def test_an_accepted_plan_is_carried_out_with_the_other_answers(tmp_path: 
         request = RunRequest(owner=ME, messages=[UserMessage("Hi.")], when_client_leaves="finish", mode="plan")
         run = (await one.service.take(request)).run
         await until(lambda: run.done is not None)
-        given = answers.SeveralAnswers([ANSWERS, answers.PlanDecision("accept")])
+        given = SeveralAnswers([ANSWERS, PlanDecision("accept")])
         continued = await one.service.answer(run.id, Asker(owner=ME), given)
         await until(lambda: continued.run.done is not None)
         assert [turn.mode for turn in source.turns] == ["plan", "agent"]
