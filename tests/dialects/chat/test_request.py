@@ -449,10 +449,7 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string
         ({"type": "text"}, None),
         ({"type": "json_object"}, JsonObject()),
         (
-            {
-                "type": "json_schema",
-                "json_schema": {"name": "n", "schema": SCHEMA, "strict": True, "description": "d"},
-            },
+            {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True, "description": "d"}},
             JsonSchema(SCHEMA, "n", "d", strict=True),
         ),
         ({"type": "json_schema", "json_schema": {"name": "n", "strict": None}}, JsonSchema({}, "n")),
@@ -613,11 +610,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"cursor": {"include": ["all"]}}, "cursor.include[0]", "Send one of thinking, raw, context."),
     ({"cursor": {"moed": "agent"}}, "cursor.moed", "did you mean `mode`?"),
     ({"cursor": {"conversation_id": "x"}}, "cursor.conversation_id", "did you mean `conversationId`?"),
-    (
-        {"cursor": {"xyz": 1}},
-        "cursor.xyz",
-        "known fields: mode, workspace, fences, include, ",
-    ),
+    ({"cursor": {"xyz": 1}}, "cursor.xyz", "known fields: mode, workspace, fences, include, "),
     ({"cursor": {"conversationId": ""}}, "cursor.conversationId", "length >= 1"),
     ({"cursor": []}, "cursor", "Expected `object"),
 ]
