@@ -214,11 +214,10 @@ class Conversations:
         given = answered(messages)
         if 0 < given < len(messages):
             try:
-                known = fingerprint(scope, messages[:given])
-                candidates = (await self._store.conversations(scope.owner, fingerprint=known)).found
+                page = await self._store.conversations(scope.owner, fingerprint=fingerprint(scope, messages[:given]))
             except StoreUnavailable:  # it costs the agent's memory, not the answer
-                candidates = []
-            for found in [candidate.conversation for candidate in candidates]:
+                return self.new(scope.workspace, messages)
+            for found in [one.conversation for one in page.found]:
                 if self._volumes and found.volume not in self._volumes:
                     continue
                 latest = self._latest(found.id)
