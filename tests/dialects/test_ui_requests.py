@@ -2,7 +2,7 @@
 
 import pytest
 
-from cursor_gateway.dialects.ui_requests import (
+from cursor_gateway.dialects.ui import (
     Approval,
     PageTool,
     QuotedMessages,

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.ag_ui.dialect import ag_ui_dialect
-from cursor_gateway.dialects.ai_sdk.dialect import ai_sdk_dialect
+from cursor_gateway.dialects.ag_ui import ag_ui_dialect
+from cursor_gateway.dialects.ai_sdk import ai_sdk_dialect
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.documents.request import (
     answers_of,
@@ -32,9 +32,9 @@ from cursor_gateway.dialects.messages.shapes import answer_id as message_answer_
 from cursor_gateway.dialects.messages.shapes import encode_error as encode_anthropic_error
 from cursor_gateway.dialects.messages.shapes import message_id, stream_error
 from cursor_gateway.dialects.requests import CursorOptions, with_headers
-from cursor_gateway.dialects.responses.conversation import pack, unpack
+from cursor_gateway.dialects.responses.conversation import pack, read_tools, unpack
 from cursor_gateway.dialects.responses.dialect import list_items, starting_after
-from cursor_gateway.dialects.responses.output import citations
+from cursor_gateway.dialects.responses.encoder import citations
 from cursor_gateway.dialects.responses.request import read_codex
 from cursor_gateway.dialects.responses.shapes import (
     ItemId,
@@ -44,7 +44,6 @@ from cursor_gateway.dialects.responses.shapes import (
     response_error,
     response_id,
 )
-from cursor_gateway.dialects.responses.toolbox import read_tools
 from cursor_gateway.errors import Failure, GatewayError, InvalidRequest, NotFound
 from cursor_gateway.model import caller_tools
 from cursor_gateway.model.agent_events import Action, Outcome
@@ -171,7 +170,7 @@ PROPERTIES: list[tuple[str, str]] = [
     *((f"dialects.{name}.encoder", "laws.test_ui:test_any_events_in_any_order_are_said_exactly") for name in _UI),
     *((f"dialects.{name}.dialect", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused") for name in _UI),
     *((f"dialects.{name}.request", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused") for name in _UI),
-    ("dialects.ui_requests", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused"),
+    ("dialects.ui", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused"),
     ("dialects.parts", "laws.test_ui:test_a_stream_is_resumed_after_any_event"),
     ("model.costs", "model.test_costs:test_any_tokens_cost_what_their_parts_cost"),
     ("stages.run_questions", "stages.test_run_questions:test_what_any_run_asks_is_in_one_of_its_documents"),
