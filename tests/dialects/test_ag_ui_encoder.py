@@ -3,7 +3,6 @@
 import json
 
 from cursor_gateway.dialects.ag_ui import AgUiEncoder
-from cursor_gateway.dialects.ui import Reach
 from cursor_gateway.errors import AgentCrashed, RunCancelled
 from cursor_gateway.model.document_events import DocumentEvent, KnownMetadata, Reasoning, TerminalOutput
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationMetadata, TodoUpdateMetadata
@@ -13,7 +12,7 @@ from tests.ui_streams import AgUiThread
 
 
 def thread(*events: DocumentEvent, after: int = 0, into: AgUiThread | None = None) -> AgUiThread:
-    return (into or AgUiThread()).read(AgUiEncoder(RUN, Reach.of_reply(after), "t1", "r1").push_all(events))
+    return (into or AgUiThread()).read(AgUiEncoder(RUN, after, "t1", "r1").push_all(events))
 
 
 def test_a_run_has_the_ids_of_its_client() -> None:
@@ -77,11 +76,6 @@ def test_a_run_that_failed_or_was_stopped_says_so() -> None:
     assert (failed["type"], failed["message"], failed["code"]) == ("RUN_ERROR", "It fell over.", "agent_crashed")
     stopped = thread(done(RunCancelled("You stopped it.").failure())).finished
     assert stopped["outcome"] == {"type": "cancelled"}
-
-
-def test_a_run_that_is_read_again_goes_on_after_an_answered_pause() -> None:
-    events = [*words("I look."), paused("c1"), *words(" Rain."), done()]
-    assert AgUiThread().read(AgUiEncoder(RUN, Reach(through=4)).push_all(events)).text == "I look. Rain."
 
 
 def test_a_plan_is_confirmed() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from cursor_gateway.dialects.ai_sdk import UiMessageEncoder
-from cursor_gateway.dialects.ui import Reach
 from cursor_gateway.errors import AgentCrashed, RunCancelled
 from cursor_gateway.model.document_events import DocumentEvent, KnownMetadata, Reasoning, TerminalOutput
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationMetadata, RefusedCall, TodoUpdateMetadata
@@ -15,7 +14,7 @@ from tests.ui_streams import AiSdkMessage
 
 
 def message(*events: DocumentEvent, after: int = 0, into: AiSdkMessage | None = None, id: str = "") -> AiSdkMessage:
-    encoder = UiMessageEncoder(RUN, Reach.of_reply(after), id)
+    encoder = UiMessageEncoder(RUN, after, id)
     return (into or AiSdkMessage()).read(encoder.push_all(events))
 
 

@@ -17,7 +17,6 @@ from cursor_gateway.dialects.ui import (
     ProseClosed,
     ProseGrew,
     ProseOpened,
-    Reach,
     Shown,
     StreamedReply,
     TransientPart,
@@ -303,15 +302,16 @@ class Names(PartsEncoder):
 
 class NamesReply(StreamedReply):
     def stream(self, run: Any, start: ReplyStart) -> Names:
-        return Names("chat_1", Reach.of_reply(start.after))
+        return Names("chat_1", start.after)
 
 
 EVENTS: list[DocumentEvent] = [*words("a"), paused("c1"), *words("b"), done()]
 
 
 def test_who_resumes_gets_the_rest_of_the_reply() -> None:
-    assert Names("chat_1", Reach.of_rest(3)).push_all(EVENTS).startswith(b"ProseClosed\n\nCallMade")
-    assert Names("chat_1", Reach.of_rest(4)).push_all(EVENTS).startswith(b"id: 5\nbegan\n\n")
+    for after, rest in ((3, b"ProseClosed\n\nCallMade"), (4, b"id: 5\nbegan\n\n")):
+        encoder, first = NamesReply().resumed(RUN, after)
+        assert (first, encoder.push_all(EVENTS).startswith(rest)) == (0, True)
 
 
 def test_a_whole_answer_is_the_stream() -> None:
@@ -320,7 +320,7 @@ def test_a_whole_answer_is_the_stream() -> None:
         assert not whole.is_over
         whole.push(event)
     assert whole.is_over
-    assert whole.body() == Names("chat_1", Reach()).push_all(EVENTS)
+    assert whole.body() == Names("chat_1").push_all(EVENTS)
     assert whole.error_body(AgentCrashed().failure()) is None
     with pytest.raises(NotImplementedError):
         StreamedReply().stream(RUN, ReplyStart())

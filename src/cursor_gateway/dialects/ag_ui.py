@@ -289,9 +289,9 @@ _REASONS: dict[ui.AskKind, str] = {"question": "input_required", "permission": "
 
 
 class AgUiEncoder(ui.PartsEncoder):
-    def __init__(self, run: RunView, reach: ui.Reach, thread_id: str = "", run_id: str = "") -> None:
+    def __init__(self, run: RunView, after: int = 0, thread_id: str = "", run_id: str = "") -> None:
         """`thread_id` and `run_id`: as the client names them; empty: as the gateway does."""
-        super().__init__(run.info.id, reach)
+        super().__init__(run.info.id, after)
         self._ids = {
             "threadId": thread_id or run.info.conversation_id or run.info.id,
             "runId": run_id or run.info.id,
@@ -301,9 +301,9 @@ class AgUiEncoder(ui.PartsEncoder):
         return ui.data_frame({"type": "RUN_STARTED", **self._ids})
 
     def encoded(self, parts: Sequence[ui.MessagePart], *, is_passed: bool) -> bytes:
-        return b"".join(ui.data_frame(event) for part in parts for event in self._events(part, is_passed))
+        return b"".join(ui.data_frame(event) for part in parts for event in self._events(part))
 
-    def _events(self, part: ui.MessagePart, is_passed: bool) -> list[Json]:
+    def _events(self, part: ui.MessagePart) -> list[Json]:
         match part:
             case ui.ProseOpened(kind="text", id=id):
                 return [{"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"}]
@@ -332,7 +332,7 @@ class AgUiEncoder(ui.PartsEncoder):
             case ui.TransientPart(name=name, value=value):
                 return [{"type": "CUSTOM", "name": name, "value": value}]
             case ui.MessageEnded():
-                return [] if is_passed else [self._ended(part)]
+                return [self._ended(part)]
 
     def _ended(self, end: ui.MessageEnded) -> Json:
         usage = [{"model": end.envelope.model, **ui.usage_counts(end.usage)}]
@@ -377,9 +377,7 @@ def _result(returned: ui.CallReturned) -> Json:
 def ag_ui_dialect(max_images: int) -> Dialect:
     return Dialect(
         routes=[Route("/v1/ag-ui", "ag_ui", partial(_read, max_images=max_images))],
-        replays=[
-            Replay("ag-ui", SSE, lambda run, after: (AgUiEncoder(run, ui.Reach.of_rest(after)), 0), reply=AgUiReply())
-        ],
+        replays=[Replay("ag-ui", SSE, AgUiReply().resumed, reply=AgUiReply())],
         errors=OWN_ERRORS,
         description="cursor_gateway.dialects.ag_ui",
     )
@@ -392,7 +390,7 @@ class AgUiReply(ui.StreamedReply, Struct, frozen=True):
     streams_failures = True
 
     def stream(self, run: RunView, start: ReplyStart) -> AgUiEncoder:
-        return AgUiEncoder(run, ui.Reach.of_reply(start.after), self.thread_id, self.run_id)
+        return AgUiEncoder(run, start.after, self.thread_id, self.run_id)
 
 
 def _read(body: bytes, headers: Mapping[str, str], max_images: int) -> RunAction:

@@ -232,9 +232,9 @@ _NEXT_STEP = ui.data_frame({"type": "finish-step"}) + ui.data_frame({"type": "st
 
 
 class UiMessageEncoder(ui.PartsEncoder):
-    def __init__(self, run: RunView, reach: ui.Reach, message_id: str = "") -> None:
+    def __init__(self, run: RunView, after: int = 0, message_id: str = "", *, through: int = 0) -> None:
         """`message_id`: of the message that it continues; empty: it is named after the run."""
-        super().__init__(run.info.id, reach)
+        super().__init__(run.info.id, after, through)
         self._run, self._message_id = run.info, message_id or run.info.id
 
     def began(self) -> bytes:
@@ -328,7 +328,7 @@ def ai_sdk_dialect(max_images: int) -> Dialect:
             Replay(
                 "ai-sdk",
                 SSE,
-                lambda run, after: (UiMessageEncoder(run, ui.Reach.of_rest(after)), 0),
+                UiReply().resumed,
                 headers=HEADERS,
                 reply=UiReply(),
             )
@@ -337,7 +337,7 @@ def ai_sdk_dialect(max_images: int) -> Dialect:
             "/v1/ai-sdk/{id}/stream",
             "ai_sdk_stream",
             SSE,
-            lambda run, after: UiMessageEncoder(run, ui.Reach(through=after)),
+            lambda run, after: UiMessageEncoder(run, through=after),
             HEADERS,
         ),
         errors=_ERRORS,
@@ -352,7 +352,7 @@ class UiReply(ui.StreamedReply, Struct, frozen=True):
         return HEADERS
 
     def stream(self, run: RunView, start: ReplyStart) -> UiMessageEncoder:
-        return UiMessageEncoder(run, ui.Reach.of_reply(start.after), self.message_id)
+        return UiMessageEncoder(run, start.after, self.message_id)
 
 
 def _read(body: bytes, headers: Mapping[str, str], max_images: int) -> RunAction:
@@ -385,7 +385,7 @@ def describe(sample: "Sample") -> "Description":
         api.stream_example(sample, UiReply()),
     )
     streamed = api.ok("The answer.", {"text/event-stream": chunks}, api.RUN_HEADERS)
-    envelope = api.ErrorForm("AiSdkError", lambda failure: failure.message, media_type="text/plain")
+    envelope = api.ErrorForm("AiSdkError", _ERRORS)
     message: dict[str, Any] = {
         "id": "m1",
         "role": "user",

@@ -400,6 +400,10 @@ class ReplyState:
     def failure(self) -> Failure | None:
         return None if self.deltas.end is None else self.deltas.end.failure
 
+    def error_body(self, failure: Failure) -> bytes | None:
+        """Of a whole reply: the error alone."""
+        return None
+
 
 def action_text(document: documents.Document) -> str | None:
     """In one line, and a plan with its text. None for documents that are no tool's, and for tools that the caller

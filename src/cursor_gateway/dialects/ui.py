@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import SSE, ContinueRun, ReplyStart, RunAction, RunView, StartRun
+from cursor_gateway.dialects.base import SSE, ContinueRun, Encoder, ReplyStart, RunAction, RunView, StartRun
 from cursor_gateway.dialects.deltas import action_of
-from cursor_gateway.dialects.replies import EventEncoder, JsonReply, numbered
+from cursor_gateway.dialects.replies import EventEncoder, JsonReply, Resumed, numbered
 from cursor_gateway.dialects.requests import convert_field, invalid, option_hints, with_headers
 from cursor_gateway.errors import Failure
 from cursor_gateway.model import document_events, documents
@@ -357,32 +357,16 @@ def _value(data: Any) -> Any:
 # --- their encoder ----------------------------------------------------------------------------------
 
 
-class Reach(Struct, frozen=True):
-    """Which of a run's events an encoder is given, and what it shows of them."""
-
-    first: int = 0  # the number of the last event before those that it is given
-    after: int = 0  # the last one that its reader has
-    through: int = 0  # a pause up to this one does not end the message: it was answered
-
-    @classmethod
-    def of_reply(cls, after: int) -> "Reach":
-        return cls(after, after, after)
-
-    @classmethod
-    def of_rest(cls, after: int) -> "Reach":
-        """For a reader that resumes: all events are given, and those before are not shown again."""
-        return cls(0, after, after)
-
-
 class PartsEncoder(EventEncoder):
     """Each event's number is its id, so that a reader can resume after it."""
 
     is_cut = False
 
-    def __init__(self, run_id: str, reach: Reach) -> None:
-        self.is_over = False
-        self._run_id, self._reach, self._number = run_id, reach, reach.first
-        self._parts, self._has_begun = MessageParts(run_id, reach.first), False
+    def __init__(self, run_id: str, after: int = 0, through: int = 0) -> None:
+        """`after`: the number of the last event before the first one. A pause up to `through` does not end the message:
+        it was answered."""
+        self.is_over = self._has_begun = False
+        self._number, self._through, self._parts = after, through, MessageParts(run_id, after)
 
     def push(self, event: document_events.DocumentEvent, /) -> bytes:
         if self.is_over:
@@ -391,13 +375,9 @@ class PartsEncoder(EventEncoder):
         self._number, self._has_begun = self._number + 1, True
         parts = self._parts.push(event)
         has_ended = any(isinstance(part, MessageEnded) for part in parts)
-        self.is_over = has_ended and self._number > self._reach.through
+        self.is_over = has_ended and self._number > self._through
         frames += self.encoded(parts, is_passed=has_ended and not self.is_over)
-        if self._number > self._reach.after:
-            return numbered(frames, self._number)
-        if has_ended:  # the reader has this reply, and gets the next one as who asked for it does
-            self._parts, self._has_begun = MessageParts(self._run_id, self._number), False
-        return b""
+        return numbered(frames, self._number)
 
     @abstractmethod
     def began(self) -> bytes: ...
@@ -432,6 +412,9 @@ class StreamedReply(JsonReply):
     def stream(self, run: RunView, start: ReplyStart) -> PartsEncoder:
         """Each dialect has its own."""
         raise NotImplementedError
+
+    def resumed(self, run: RunView, after: int) -> tuple[Encoder, int]:
+        return Resumed(lambda pause: self.stream(run, ReplyStart(pause)), after, has_numbers=True), 0
 
     def whole(self, run: RunView, start: ReplyStart) -> "WholeStream":
         return WholeStream(self.stream(run, start), start.after)

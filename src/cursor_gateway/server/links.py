@@ -126,7 +126,10 @@ class LinkEndpoints:
             responses = [await answered_response_of(service.store, run) for run in runs]
 
         def rendered() -> str:
-            from cursor_gateway.render.html import RenderedTurn, render_conversation  # a Markdown parser: when needed
+            from cursor_gateway.render.html.work import (  # a Markdown parser: when needed
+                RenderedTurn,
+                render_conversation,
+            )
 
             hidden = HiddenPlace(conversation.workspace)
             turns = [RenderedTurn(hidden.text(_prompt(detail, one.id)), hidden.response(one)) for one in responses]

@@ -316,7 +316,7 @@ def _reply(request: Request, name: str) -> Response:
 
 @cache
 def _files() -> dict[str, _File]:
-    from cursor_gateway.render.html import page_style  # only requests for it wait
+    from cursor_gateway.render.html.work import page_style  # only requests for it wait
 
     folder = files("cursor_gateway.server").joinpath("page")
     found = {entry.name: entry.read_bytes() for entry in folder.iterdir() if PurePath(entry.name).suffix in _TYPES}

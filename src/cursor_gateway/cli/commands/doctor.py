@@ -23,7 +23,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.cli.assembly.local_socket import LocalGateway, find_gateway, find_gateways, nearest
+from cursor_gateway.cli.assembly.local_socket import find_gateway, find_gateways, nearest
 from cursor_gateway.cli.assembly.remote import ask_health, current_or_none, local_url
 from cursor_gateway.cli.configuration import check_paths, config, configuration, data_dir, usual_file
 from cursor_gateway.cli.output import write_json
@@ -137,19 +137,6 @@ def of_network(settings: Settings, environ: Mapping[str, str]) -> Finding:
     return Finding("good", "network", told)
 
 
-def of_brought(found: str, refusal: str, *, is_refused: bool) -> Finding:
-    """Programs and permissions that the default workspace brings; empty: none. `refusal`: what each request is told."""
-    if not found:
-        refused = "; folders with such are refused" if is_refused else ""
-        return Finding("good", "hooks", f"the workspace has no hooks, MCP servers or permissions of its own{refused}")
-    if refusal:
-        return Finding("broken", "hooks", f"every request for this workspace is refused: {found}", refusal)
-    if is_refused:
-        return Finding("good", "hooks", f"allowed by `allow_workspace_hooks`: {found}")
-    advice = "if others can write there, remove `refuse_workspace_hooks = false`."
-    return Finding("good", "hooks", f"used, so the agent starts what they name: {found}", advice)
-
-
 _ABILITIES = {  # what is lost without each
     "--stream-partial-output": "text arrives in whole paragraphs, not word by word",
     "--mode": "the modes `plan` and `ask` are not available",
@@ -169,17 +156,6 @@ def of_abilities(program: Program) -> Finding:
     if lost:
         return Finding("warning", "abilities", "; ".join(lost), _UPDATE)
     return Finding("good", "abilities", "it supports every option that the gateway uses")
-
-
-def of_tools(program: Program) -> Finding:
-    """Whether callers may bring tools of their own."""
-    from cursor_gateway.sources.cursor.configuration import check_confinable
-
-    try:
-        check_confinable(program)
-    except AgentError as error:
-        return Finding("warning", "tools", f"requests with `tools` are rejected: {error}")
-    return Finding("good", "tools", "requests can bring their own tools; the agent's are disabled then")
 
 
 _UPDATE = "update it with `cursor-agent update`."
@@ -318,27 +294,6 @@ def of_isolation(settings: Settings, controllers: Collection[str] | None) -> Fin
     return Finding("good", "isolation", f"each agent gets a cgroup of its own; {kept}")
 
 
-def of_history(path: str, damage: str) -> Finding:
-    if not damage:
-        return Finding("good", "history", f"{path} is undamaged")
-    return Finding(
-        "broken",
-        "history",
-        f"{path} is damaged: {damage}",
-        "restart the gateway: it keeps the damaged file and recovers what can be read.",
-    )
-
-
-def of_store(server: str, found: int, known: int) -> Finding:
-    """Of a database: the version of its tables, and the one that this gateway needs."""
-    state = f"{server}, format {found}" if found else f"{server}, without tables"
-    if found < known:
-        return Finding("broken", "store", state, f"run `cursor-gateway migrate`: this version needs format {known}.")
-    if found > known:
-        return Finding("broken", "store", state, f"upgrade cursor-gateway: this version supports format {known}.")
-    return Finding("good", "store", state)
-
-
 def of_configuration(folder: str, unreadable: Sequence[str], wrong: str, is_there: bool) -> Finding:
     if unreadable:
         state = f"{', '.join(unreadable)} cannot be read, so no run can start"
@@ -371,35 +326,6 @@ def of_permissions(settings: Settings, is_unrestricted: bool) -> Iterator[Findin
         yield Finding("warning", "permissions", state, "run the agent once in each, or set `trust` to true.")
 
 
-def of_verified(found: "Sequence[Verified]") -> Finding:
-    """The newest result for each backend."""
-    newest = {one.source: one for one in sorted(found, key=lambda one: one.date)}
-    if not newest:
-        return Finding("good", "verified", "not yet; `cursor-gateway verify` checks the agent with short prompts")
-    states = [
-        f"{source} verified with {one.version} on {one.date}, "
-        + (
-            f"{len(one.differences)} difference{'' if len(one.differences) == 1 else 's'}"
-            if one.differences
-            else "no differences"
-        )
-        for source, one in newest.items()
-    ]
-    return Finding("good", "verified", "; ".join(states))
-
-
-def of_gateways(gateways: Sequence[LocalGateway], used: LocalGateway | None) -> Finding:
-    """`used`: the one that commands in the current folder talk to."""
-    if not gateways:
-        return Finding("good", "running", "no gateway; commands such as `chat` start the agent themselves")
-    names = []
-    for gateway in gateways:
-        folders = ", ".join(gateway.description.folders)
-        note = "; commands in this folder use it" if gateway is used else ""
-        names.append(f"{gateway.url}{f' in {folders}' if folders else ''}{note}")
-    return Finding("good", "running", " · ".join(names))
-
-
 def of_leftovers(left: int) -> Finding:
     if not left:
         return Finding("good", "leftovers", "no agents left behind")
@@ -424,25 +350,6 @@ def of_source(settings: Settings, versions: Mapping[str, str | None], has_key: b
         state = "auto: acp where a person can answer, otherwise cli, or the demo if no agent is installed"
         return Finding("good", "source", state + could)
     return Finding("good", "source", f"{settings.source} (configured)")
-
-
-def of_approvals(unverified: str) -> Finding:
-    """Whether the CLI's hooks can be relied upon; `unverified` says why not."""
-    if unverified:
-        return Finding("broken", "approvals", unverified)
-    return Finding("good", "approvals", "the CLI waits for your permission, with a hook that `verify` has tested")
-
-
-def of_waiting(obstacle: str, failure: str) -> Finding:
-    """Whether the agent waits for a person. `obstacle` is the setting that prevents it, `failure` what went wrong."""
-    subject = "waiting"
-    if obstacle:
-        state = f"the agent does not wait for permissions: {obstacle}"
-        return Finding("warning", subject, state, "you can still allow commands afterwards.")
-    if failure:
-        state = f"the agent cannot wait for permissions: {failure}"
-        return Finding("warning", subject, state, "update it with `cursor-agent update`, or decide afterwards.")
-    return Finding("good", subject, "the agent waits for your answers and permissions (acp)")
 
 
 def of_extras(versions: Mapping[str, str | None]) -> Finding:
@@ -609,6 +516,7 @@ async def _in_thread(look: Callable[[], _T]) -> _T:
 async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     from cursor_gateway.cli.assembly.sources import agent_user
     from cursor_gateway.sources.cursor.command import environment_for
+    from cursor_gateway.sources.cursor.configuration import check_confinable
 
     try:
         user = agent_user(settings)
@@ -629,7 +537,12 @@ async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding
     if program is None:
         return rated
     rated += of_version(program, settings)
-    rated += [of_abilities(program), of_tools(program)]
+    tools = Finding("good", "tools", "requests can bring their own tools; the agent's are disabled then")
+    try:
+        check_confinable(program)
+    except AgentError as error:
+        tools = Finding("warning", "tools", f"requests with `tools` are rejected: {error}")
+    rated += [of_abilities(program), tools]
     rated += await _checked_here("approvals", lambda: _approvals(program, settings, environ))
     waiting, login, models = await asyncio.gather(
         _checked("waiting", _WAITING_SECONDS + 5, lambda: _waiting(program, environment, settings)),
@@ -675,7 +588,12 @@ def _approvals(program: Program, settings: Settings, environ: Mapping[str, str])
         options = hook_options(settings, environ)
     except SettingsError as error:
         return [Finding("broken", "approvals", str(error))]
-    return [] if options is None else [of_approvals(unverified(program, options))]
+    if options is None:
+        return []
+    if why := unverified(program, options):
+        return [Finding("broken", "approvals", why)]
+    state = "the CLI waits for your permission, with a hook that `verify` has tested"
+    return [Finding("good", "approvals", state)]
 
 
 async def _waiting(program: Program, environment: Mapping[str, str], settings: Settings) -> list[Finding]:
@@ -689,12 +607,15 @@ async def _waiting(program: Program, environment: Mapping[str, str], settings: S
     if not obstacle and settings.source not in ("auto", "acp"):
         obstacle = f"`source` is `{settings.source}`"
     if obstacle:
-        return [of_waiting(obstacle, "")]
+        state = f"the agent does not wait for permissions: {obstacle}"
+        return [Finding("warning", "waiting", state, "you can still allow commands afterwards.")]
     try:
         await greet(program, environment, _WAITING_SECONDS)
     except AgentError as error:
-        return [of_waiting("", str(error).partition(";")[0])]
-    return [of_waiting("", "")]
+        state = f"the agent cannot wait for permissions: {str(error).partition(';')[0]}"
+        advice = "update it with `cursor-agent update`, or decide afterwards."
+        return [Finding("warning", "waiting", state, advice)]
+    return [Finding("good", "waiting", "the agent waits for your answers and permissions (acp)")]
 
 
 async def _login(program: Program, environment: Mapping[str, str], environ: Mapping[str, str]) -> list[Finding]:
@@ -739,7 +660,14 @@ async def _port(settings: Settings, environ: Mapping[str, str]) -> list[Finding]
 
 def _running(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     gateways = find_gateways(data_dir(settings, environ))
-    return [of_gateways(gateways, nearest(gateways, current_or_none(), settings.port))]
+    used = nearest(gateways, current_or_none(), settings.port)
+    names = []
+    for gateway in gateways:
+        folders = ", ".join(gateway.description.folders)
+        note = "; commands in this folder use it" if gateway is used else ""
+        names.append(f"{gateway.url}{f' in {folders}' if folders else ''}{note}")
+    none = "no gateway; commands such as `chat` start the agent themselves"
+    return [Finding("good", "running", " · ".join(names) or none)]
 
 
 async def _url(settings: Settings) -> list[Finding]:
@@ -774,7 +702,17 @@ def _brought(settings: Settings) -> list[Finding]:
         Workspaces(default, [], refuse_hooks=settings.refuse_workspace_hooks, allow_hooks=allowed).check(str(default))
     except WorkspaceForbidden as error:
         refusal = str(error)
-    return [of_brought(", ".join(found), refusal, is_refused=settings.refuse_workspace_hooks)]
+    is_refused, listed = settings.refuse_workspace_hooks, ", ".join(found)
+    if not found:
+        refused = "; folders with such are refused" if is_refused else ""
+        none = f"the workspace has no hooks, MCP servers or permissions of its own{refused}"
+        return [Finding("good", "hooks", none)]
+    if refusal:
+        return [Finding("broken", "hooks", f"every request for this workspace is refused: {listed}", refusal)]
+    if is_refused:
+        return [Finding("good", "hooks", f"allowed by `allow_workspace_hooks`: {listed}")]
+    advice = "if others can write there, remove `refuse_workspace_hooks = false`."
+    return [Finding("good", "hooks", f"used, so the agent starts what they name: {listed}", advice)]
 
 
 def _data(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
@@ -795,7 +733,12 @@ async def _store(settings: Settings) -> list[Finding]:
         server, found = await schema.look(url)
     except StoreUnavailable as error:
         return [Finding("broken", "store", f"{error} {error.details}".strip())]
-    return [of_store(server, found, schema.newest())]
+    state, known = f"{server}, format {found}" if found else f"{server}, without tables", schema.newest()
+    if found < known:
+        return [Finding("broken", "store", state, f"run `cursor-gateway migrate`: this version needs format {known}.")]
+    if found > known:
+        return [Finding("broken", "store", state, f"upgrade cursor-gateway: this version supports format {known}.")]
+    return [Finding("good", "store", state)]
 
 
 def _history(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
@@ -806,9 +749,13 @@ def _history(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     if settings.store or not settings.history or not path.exists():
         return []
     try:
-        return [of_history(str(path), examine(path))]
+        damage = examine(path)
     except sqlite3.Error as error:
         return [Finding("broken", "history", f"{path}: {error}", "check its permissions and the disk.")]
+    if not damage:
+        return [Finding("good", "history", f"{path} is undamaged")]
+    advice = "restart the gateway: it keeps the damaged file and recovers what can be read."
+    return [Finding("broken", "history", f"{path} is damaged: {damage}", advice)]
 
 
 def _configuration(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
@@ -858,6 +805,14 @@ def _verified(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     from cursor_gateway.cli.commands.verification import read_verified
 
     return [of_verified(read_verified(data_dir(settings, environ)))]
+
+
+def of_verified(found: "Sequence[Verified]") -> Finding:
+    """The newest result for each backend."""
+    newest = {one.source: one for one in sorted(found, key=lambda one: one.date)}
+    states = [f"{source} verified with {one.version} on {one.date}, {one.counted}" for source, one in newest.items()]
+    none = "not yet; `cursor-gateway verify` checks the agent with short prompts"
+    return Finding("good", "verified", "; ".join(states) or none)
 
 
 def _versions(*packages: str) -> dict[str, str | None]:

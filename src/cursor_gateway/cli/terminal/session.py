@@ -475,7 +475,7 @@ async def _export(session: "TerminalSession", name: str) -> bool:
     if path.exists():
         raise Trouble(f"{path} exists already; name another file.")
     if path.suffix.lower() == ".html":
-        from cursor_gateway.render.html import render_page
+        from cursor_gateway.render.html.work import render_page
 
         text = render_page(await session.client.response(session.run_id), prompt="")
     else:

@@ -52,7 +52,6 @@ from cursor_gateway.dialects.requests import (
     option_hints,
     with_headers,
 )
-from cursor_gateway.errors import Failure
 from cursor_gateway.model import caller_tools
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.messages import (
@@ -578,9 +577,6 @@ class WholeMessage(ReplyState):
 
     def push(self, event: DocumentEvent, /) -> None:
         self._steps += self._composer.push(event)
-
-    def error_body(self, failure: Failure) -> bytes | None:
-        return None
 
     def body(self) -> bytes:
         return msgspec.json.encode(message_of(self._head, self._steps))

@@ -683,9 +683,6 @@ class ResponseFold(ReplyState):
             self._events.push(event)
             self._growing = self._events.growing
 
-    def error_body(self, failure: Failure) -> bytes | None:
-        return None
-
     def body(self) -> bytes:
         return _encode(self._events.output.response())
 
