@@ -256,6 +256,10 @@ def _document(block: Fields) -> str:
             text = "\n".join(texts_of(content if isinstance(content, str | list) else ""))
         case "url":
             text = f"[Document: {source.text('url')}]"
+        case "base64" if source.text("media_type").startswith("text/") and (
+            (decoded := decoded_text(source.text("data"))) is not None
+        ):
+            text = decoded
         case _:
             text = f"[A document that the agent cannot read: {source.text('media_type') or 'a stored file'}]"
     return "\n".join([*head, text])
