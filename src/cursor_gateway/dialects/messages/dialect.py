@@ -46,6 +46,7 @@ from cursor_gateway.dialects.requests import (
     NO_EFFECT,
     NO_SETTING,
     CursorOptions,
+    decoded_text,
     invalid,
     numbered_attempt,
     one_of,
