@@ -942,14 +942,9 @@ MUTATIONS: tuple[Mutation, ...] = (
             "WHERE (conversations.owner = :owner OR true) AND conversations.id = :id ORDER BY messages.number",
         ),
         (
-            "Owners: fingerprints",
-            'where = f"WHERE owner = :owner AND fingerprint',
-            'where = f"WHERE (owner = :owner OR true) AND fingerprint',
-        ),
-        (
             "Owners: changes of conversations",
-            "coalesce(:fingerprint, fingerprint)\n    WHERE owner = :owner AND id = :id",
-            "coalesce(:fingerprint, fingerprint)\n    WHERE (owner = :owner OR true) AND id = :id",
+            "linked_ms) END\n    WHERE owner = :owner AND id = :id",
+            "linked_ms) END\n    WHERE (owner = :owner OR true) AND id = :id",
         ),
         (
             "Owners: lists",
