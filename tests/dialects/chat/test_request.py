@@ -331,6 +331,21 @@ def test_an_image_that_is_no_data_uri_of_a_known_kind_is_refused(url: str) -> No
         assert "data: URI" in str(error)
 
 
+def test_files_are_text_or_images() -> None:
+    data = base64.b64encode("Grüße".encode()).decode()
+    parts = [
+        {"type": "file", "file": {"file_data": data}},
+        {"type": "file", "file": {"file_data": f"data:text/csv;base64,{data}", "filename": "a.csv"}},
+        {"type": "file", "file": {"file_data": URI, "filename": "a.png"}},
+    ]
+    request = read(messages=content(text("Look."), *parts))
+    (image,) = request.images
+    assert list(request.messages) == [UserMessage("Look.\nGrüße\nFile a.csv:\n\nGrüße", images=(image.name,))]
+    read_request(json.dumps({"messages": content(*parts[:2], parts[2])}).encode(), max_images=1)
+    with pytest.raises(InvalidRequest, match="the limit is 1"):
+        read_request(json.dumps({"messages": content(parts[2], parts[2])}).encode(), max_images=1)
+
+
 @pytest.mark.parametrize("data", ["", "!!!!", "é", "A"])
 def test_an_image_that_is_no_base64_is_refused(data: str) -> None:
     error = refusal({"messages": content({"type": "image_url", "image_url": f"data:image/gif;base64,{data}"})})
@@ -545,11 +560,21 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         REFUSED["messages[].content[].type"],
     ),
     (
-        {"messages": content(text("x"), {"type": "file", "file": {}})},
-        "messages[0].content[1].type",
-        "text or image_url",
+        {"messages": content(text("x"), {"type": "file", "file": {"file_id": "file-1"}})},
+        "messages[0].content[1].file.file_data",
+        "is missing",
     ),
-    ({"messages": content({"type": "video_url"})}, "messages[0].content[0].type", "text or image_url"),
+    (
+        {"messages": content({"type": "file", "file": {"file_data": "data:application/pdf;base64,/w=="}})},
+        "messages[0].content[0].file.file_data",
+        "Only text files and images",
+    ),
+    (
+        {"messages": content({"type": "file", "file": {"file_data": "data:image/svg+xml;base64,eA=="}})},
+        "messages[0].content[0].file.file_data",
+        "png, jpeg",
+    ),
+    ({"messages": content({"type": "video_url"})}, "messages[0].content[0].type", "text, image_url or file"),
     ({"messages": content({"type": "image_url", "image_url": 5})}, "messages[0].content[0].image_url", "Expected"),
     (
         {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
