@@ -127,7 +127,6 @@ async def test_a_takeover_ends_the_lease_of_the_one_before(database: str) -> Non
 
 async def test_who_was_removed_claims_nothing_until_it_has_joined_again(database: str) -> None:
     """It may not know it yet: only its beats were lost."""
-
     async with living(database) as (_, cluster):
         await taken_over(cluster, "one")
         await cluster.submit(COMMAND, 0)

@@ -68,7 +68,6 @@ async def test_an_answer_to_a_run_whose_labels_nobody_has_now_may_be_sent_again(
 
 async def test_what_was_stored_again_in_other_batches_is_read_from_any_number_on(database: str) -> None:
     """A database that has forgotten its last commits gets their events again, in one batch."""
-
     async with _front(database) as (front, cluster):
         store = front.store
         await store.begin_run(new_run("run"))
@@ -94,7 +93,6 @@ async def test_a_run_that_is_unreadable_does_not_keep_others_from_being_read(dat
 
 async def test_a_front_whose_beats_are_not_stored_is_not_ready(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The database can be read, but its disk may be full."""
-
     async with _front(database) as (front, _):
         assert front.not_ready() == ""
         monkeypatch.setattr(Members, "beat_age", _TIMING.lease_seconds)

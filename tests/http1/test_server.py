@@ -101,7 +101,6 @@ async def test_a_large_body_is_written_in_steps(headers: list[tuple[bytes, bytes
 
 async def test_who_takes_nothing_and_asks_for_more_loses_it_too() -> None:
     """The limit of the head that comes next is not that of the reply before it."""
-
     async with _Served(_endless, reply=0.2) as served:
         _, writer = await served.client()
         writer.write(ASK)
