@@ -23,7 +23,7 @@ END: Sequence[DocumentEvent] = [Done(envelope())]
 
 
 @asynccontextmanager
-async def opened(database: str) -> AsyncIterator[tuple[PostgresStore, PostgresCluster]]:
+async def living(database: str) -> AsyncIterator[tuple[PostgresStore, PostgresCluster]]:
     store = PostgresStore(database)
     cluster = PostgresCluster(store)
     try:
@@ -58,61 +58,67 @@ async def taken_over(cluster: PostgresCluster, id: str) -> None:
 
 
 async def test_an_old_writer_appends_nothing(database: str) -> None:
-    async with opened(database) as (store, _cluster):
+    async with living(database) as (store, _):
         await store.begin_run(new_run())
         assert await store.claim_run("run", 1) == lease("run", 2)
         assert await store.append(lease("run"), 1, deltas(1)) == Fenced("claimed")
         assert isinstance(await store.append(lease("run", 2), 1, deltas(2)), Stored)
         assert await store.append(lease("run"), 2, deltas(3)) == Fenced("claimed")
+
     assert stored(database) == (2, 1, [(1, 2)])
 
 
 async def test_an_old_writer_ends_nothing(database: str) -> None:
-    async with opened(database) as (store, _cluster):
+    async with living(database) as (store, _):
         await store.begin_run(new_run())
         assert await store.claim_run("run", 1) == lease("run", 2)
         assert await store.append(lease("run"), 1, END, run_end()) == Fenced("claimed")
         found = await store.run("run", ME)
         assert found is not None
         assert found.state == "running"
+
     assert stored(database) == (2, 0, [])
 
 
 async def test_events_are_appended_where_the_log_ends_and_nowhere_else(database: str) -> None:
-    async with opened(database) as (store, _cluster):
+    async with living(database) as (store, _):
         await store.begin_run(new_run())
         assert await store.append(lease("run"), 2, deltas(2)) == Behind(0)
         assert isinstance(await store.append(lease("run"), 1, deltas(1)), Stored)
         assert await store.append(lease("run"), 1, deltas(1)) == Stored(0)
         assert await store.append(lease("run"), 3, deltas(3)) == Behind(1)
+
     assert stored(database) == (1, 1, [(1, 1)])
 
 
 async def test_a_run_ends_where_its_log_ends_and_nowhere_else(database: str) -> None:
-    async with opened(database) as (store, _cluster):
+    async with living(database) as (store, _):
         await store.begin_run(new_run())
         assert await store.append(lease("run"), 2, END, run_end()) == Behind(0)
         await store.append(lease("run"), 1, deltas(1))
         assert await store.append(lease("run"), 3, END, run_end()) == Behind(1)
         assert isinstance(await store.append(lease("run"), 1, [*deltas(1), *END], run_end()), Stored)
         assert (await store.events("run", ME)).events == [*deltas(1), *END]
+
     assert stored(database) == (1, 2, [(1, 1), (2, 1)])
 
 
 async def test_only_the_epoch_that_was_seen_is_claimed(database: str) -> None:
-    async with opened(database) as (store, _cluster):
+    async with living(database) as (store, _):
         await store.begin_run(new_run())
         assert await store.claim_run("run", 1) == lease("run", 2)
         assert await store.claim_run("run", 1) is None
         assert isinstance(await store.append(lease("run", 2), 1, deltas(1)), Stored)
+
     assert stored(database) == (2, 1, [(1, 2)])
 
 
 async def test_a_takeover_ends_the_lease_of_the_one_before(database: str) -> None:
-    async with opened(database) as (store, cluster):
+    async with living(database) as (store, cluster):
         await store.begin_run(replace(new_run(), instance="one"))
         await taken_over(cluster, "one")
         assert await store.append(lease("run"), 1, deltas(1)) == Fenced("claimed")
+
     assert stored(database) == (2, 0, [])
 
 
@@ -121,8 +127,7 @@ async def test_a_takeover_ends_the_lease_of_the_one_before(database: str) -> Non
 
 async def test_who_was_removed_claims_nothing_until_it_has_joined_again(database: str) -> None:
     """It may not know it yet: only its beats were lost."""
-
-    async with opened(database) as (_store, cluster):
+    async with living(database) as (_, cluster):
         await taken_over(cluster, "one")
         await cluster.submit(COMMAND, 0)
         assert await cluster.claim(runner("one"), has_room=True, most=1, known=[]) == []
@@ -131,7 +136,7 @@ async def test_who_was_removed_claims_nothing_until_it_has_joined_again(database
 
 
 async def test_an_old_claim_finishes_and_releases_nothing(database: str) -> None:
-    async with opened(database) as (_store, cluster):
+    async with living(database) as (_, cluster):
         await cluster.submit(COMMAND, 0)
         old = await claimed(cluster, "one")
         await taken_over(cluster, "one")
@@ -145,7 +150,7 @@ async def test_an_old_claim_finishes_and_releases_nothing(database: str) -> None
 
 
 async def test_an_old_claim_begins_no_run(database: str) -> None:
-    async with opened(database) as (store, cluster):
+    async with living(database) as (store, cluster):
         await cluster.submit(COMMAND, 0)
         old = await claimed(cluster, "one")
         await taken_over(cluster, "one")
@@ -157,7 +162,7 @@ async def test_an_old_claim_begins_no_run(database: str) -> None:
 
 
 async def test_an_old_claim_resumes_no_run(database: str) -> None:
-    async with opened(database) as (store, cluster):
+    async with living(database) as (store, cluster):
         await store.begin_run(replace(new_run(), instance="gone (taken over)"))
         await cluster.submit(COMMAND, 0)
         old = await claimed(cluster, "one")
@@ -173,10 +178,11 @@ async def test_an_old_claim_resumes_no_run(database: str) -> None:
 
 
 async def test_a_member_that_has_beaten_again_is_not_removed(database: str) -> None:
-    async with opened(database) as (store, cluster):
+    async with living(database) as (store, cluster):
         await store.begin_run(replace(new_run(), instance="one"))
         with psycopg.connect(database) as beside:
             beside.execute("UPDATE members SET beat = beat + 1 WHERE id = 'one'")
         assert await cluster.take_over("one", 0, str.encode) is None
         assert isinstance(await store.append(lease("run"), 1, deltas(1)), Stored)
+
     assert stored(database) == (1, 1, [(1, 1)])
