@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from cursor_gateway.dialects.responses.conversation import (
+    Declared,
+    Forms,
     Placed,
     ResponsesConversation,
     compacted_response,
@@ -16,7 +18,6 @@ from cursor_gateway.dialects.responses.conversation import (
     without_retried,
 )
 from cursor_gateway.dialects.responses.shapes import Prefix, item_id
-from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage
@@ -231,6 +232,12 @@ def test_answers_can_be_referred_to() -> None:
         UserMessage("And?"),
     )
     assert conversation.references == {1: AnswerId(RUN, 0), 3: AnswerId(RUN, 7)}
+
+
+def test_calls_can_be_referred_to() -> None:
+    conversation = read(user("Hi"), reference("rs", 0), reference("fc", 1), reference("ctc", 2), gave("c1"))
+    assert [type(message) for message in conversation.messages] == [UserMessage, AssistantMessage, ToolMessage]
+    assert conversation.references == {1: AnswerId(RUN, 0)}
 
 
 @pytest.mark.parametrize("items", [[], [user("")], [user("  \n")], [{"type": "item_reference", "id": "x"}]])
