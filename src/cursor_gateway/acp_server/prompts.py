@@ -1,8 +1,8 @@
 """The content blocks of a prompt in; the message and the images for a gateway, out."""
 
+import re
 from collections.abc import Iterable
 from posixpath import relpath
-from urllib.parse import unquote
 
 from msgspec import UNSET, Struct
 
@@ -54,7 +54,13 @@ def _mention(uri: str, name: str, folder: str) -> str:
     if colon and scheme != "file":
         return f"[{name}]({uri})" if name else uri
     place, _, fragment = (rest if colon else uri).partition("#")
-    path = unquote(place.removeprefix("//"))
+    path = _unquoted(place.removeprefix("//"))
     below = relpath(path, folder) if path.startswith("/") and folder else path
     lines = f" ({fragment})" if fragment else ""
     return f"@{path if below.startswith('../') else below}{lines}"
+
+
+def _unquoted(path: str) -> str:
+    """`%20` is a space. What is no UTF-8 is replaced."""
+    data = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), path.encode("utf-8", "replace"))
+    return data.decode("utf-8", "replace")
