@@ -8,12 +8,12 @@ import pytest
 
 from cursor_gateway.errors import NotFound
 from cursor_gateway.model.messages import Image
-from cursor_gateway.runs.conversations import (
+from cursor_gateway.sources.private_files import size_of
+from cursor_gateway.workspace.host import (
     AttachedImage,
     ImagePlace,
     WorkspaceImage,
     read_image_file,
-    size_of,
     write_images,
 )
 

@@ -8,8 +8,8 @@ import pytest
 from cursor_gateway.errors import ApprovalForbidden, InvalidRequest
 from cursor_gateway.model.answers import Decision, Permission, PermissionEntry
 from cursor_gateway.model.documents import PermissionRequest
-from cursor_gateway.runs import permissions as module
-from cursor_gateway.runs.permissions import Permissions
+from cursor_gateway.workspace import permissions as module
+from cursor_gateway.workspace.permissions import Permissions
 
 NPM = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.runs.admission import (
+from cursor_gateway.fair_places import (
     RECENT_SECONDS,
     Recent,
     Shares,
