@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import Struct
 from msgspec.structs import fields as fields_of
+from msgspec.structs import replace
 
 from cursor_gateway import errors
 from cursor_gateway.dialects import openapi as api
@@ -15,9 +16,9 @@ from cursor_gateway.dialects.base import Dialect, RunView
 from cursor_gateway.dialects.openapi import Description, Json, Sample
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model import changes, history
-from cursor_gateway.model.agent_trace import MEDIA_TYPE as TRACE_MEDIA_TYPE
-from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList
+from cursor_gateway.model.changes import MEDIA_TYPE as TRACE_MEDIA_TYPE
+from cursor_gateway.model.changes import TraceRecord
 from cursor_gateway.model.health import (
     Health,
     QueueReport,
@@ -616,7 +617,7 @@ def _models() -> list[_Path]:
             replies=replies,
             reply=ModelList,
             errors=failures,
-            envelope=api.ErrorForm(api.OWN_ENVELOPE.schema, api.OWN_ENVELOPE.example, "MessagesError"),
+            envelope=replace(api.OWN_ENVELOPE, other="MessagesError"),
             parameters=[
                 api.header("anthropic-version", "Any value returns the list, or an error, in Anthropic's form."),
                 api.query("limit", "The page size, for Anthropic clients.", _MODELS_PAGE),
