@@ -10,7 +10,8 @@ import pytest
 from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.errors import AgentOverloaded
-from cursor_gateway.runs.admission import Runs, Shares
+from cursor_gateway.fair_places import Shares
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.run_service import Defaults
 from cursor_gateway.runs.service import LocalRunService

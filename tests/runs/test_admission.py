@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from cursor_gateway.errors import RunCancelled, ShuttingDown, TooManyRuns
+from cursor_gateway.fair_places import Shares
+from cursor_gateway.fair_threads import KeyedLocks
 from cursor_gateway.runs import admission
-from cursor_gateway.runs.admission import KeyedLocks, Runs, Shares
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.store.base import Idempotency
 from tests.runs.scripted import (
