@@ -133,7 +133,6 @@ class LocalClient:
         return await response_of(await StoredRun.open(self._store, run))
 
     async def delete_conversation(self, id: str) -> None:
-        from cursor_gateway.runs.conversations import Conversations
         from cursor_gateway.runs.permissions import Permissions
         from cursor_gateway.sources.leftovers import remove_offline
         from cursor_gateway.store.base import HistoryLimits
@@ -141,9 +140,9 @@ class LocalClient:
         store, found = await self._found(id)
         if found.is_running:  # its agent still needs its folder
             raise Trouble(f"{id} has an active run in another process; wait until it has ended, or cancel it there.")
-        conversations = Conversations(store, self._directory / "conversations")
-        if await conversations.remove(id, self._owner):
-            await asyncio.to_thread(remove_offline, conversations.folder(id), self._directory, os.environ)
+        if await store.delete_conversation(id, self._owner):
+            folder = (self._directory / "conversations").resolve() / id
+            await asyncio.to_thread(remove_offline, folder, self._directory, os.environ)
             with suppress(OSError):
                 Permissions(self._directory, lambda: 0).forget_conversation(id)
             with suppress(OSError):
