@@ -164,25 +164,11 @@ async def test_a_run_that_is_over_is_sent_whole() -> None:
 # --- what is sent at once, within the step that has made it visible --------------------------------------
 
 
-def gated(*batches: list[AgentEvent]) -> tuple[Run, list[asyncio.Event]]:
+def gated(*batches: list[AgentEvent], is_endless: bool = False) -> tuple[Run, list[asyncio.Event]]:
     """Each batch comes when its gate is opened."""
     gates = [asyncio.Event() for _ in batches]
     script = [step for gate, batch in zip(gates, batches, strict=True) for step in (Until(gate), batch)]
-    return started([STARTED], *script, [FINISHED]), gates
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-async def test_a_client_that_reads_gets_all_but_the_first_words_and_the_end_at_once(loop: Loop) -> None:
-    words = [say(f"{n} ", "more ") for n in range(9)]
-    run, gates = gated(*words)
-    clients = [Connected(), Connected(), Client()]
-    asking = [client.ask(sse(run, reading())) for client in clients]
-    for gate in gates:
-        gate.set()
-        await turns_of_the_loop(8)
-    await asyncio.wait(asking)
-    assert clients[0].body == clients[1].body == clients[2].body
-    assert [client.at_once for client in clients if isinstance(client, Connected)] == [8, 8]
+    return started([STARTED], *script, forever() if is_endless else [FINISHED]), gates
 
 
 async def test_what_a_slow_client_cannot_take_at_once_is_sent_later_in_order() -> None:
@@ -213,22 +199,6 @@ async def test_large_pieces_are_not_sent_at_once() -> None:
     await asking
     assert ("x" * SMALL).encode() in client.body
     assert client.at_once == 1
-
-
-async def test_a_reply_that_is_cut_where_it_is_sent_at_once_is_over() -> None:
-    gates = [asyncio.Event() for _ in range(2)]
-    run = started(Until(gates[0]), say("one "), Until(gates[1]), say("two three four"), forever())
-    encoder = ChunkEncoder(CompletionHead("chatcmpl-1", 0, "auto"), cutter=Cutter(("three",), None))
-    client = Connected()
-    asking = client.ask(EventStream(run, encoder, SSE, reading()))
-    for gate in gates:
-        gate.set()
-        await turns_of_the_loop(8)
-    await asking
-    assert client.body.endswith(b"data: [DONE]\n\n")
-    assert b"four" not in client.body
-    assert run.is_ending
-    await run.gone()
 
 
 async def test_an_error_of_one_encoder_concerns_its_reader_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,10 +336,15 @@ async def test_the_last_reader_decides() -> None:
     await run.gone()
 
 
-async def test_a_reply_that_is_complete_before_its_run_stops_it() -> None:
-    run = started(say("one two three four five six seven eight"), forever())
+@pytest.mark.parametrize("client", [Client(), Connected()])
+async def test_a_reply_that_is_complete_before_its_run_stops_it(client: Client) -> None:
+    run, (begins, goes_on) = gated(say("one "), say("two three four five six seven eight"), is_endless=True)
     encoder = ChunkEncoder(CompletionHead("chatcmpl-1", 0, "auto"), cutter=Cutter(("three",), None))
-    client = await Client().answered(EventStream(run, encoder, SSE, reading()))
+    asking = client.ask(EventStream(run, encoder, SSE, reading()))
+    begins.set()
+    await turns_of_the_loop(8)
+    goes_on.set()
+    await asking
     assert client.body.endswith(b"data: [DONE]\n\n")
     assert b"four" not in client.body
     assert run.is_ending

@@ -13,7 +13,6 @@ them again. What is visible, stored and old is dropped from memory; a reader tha
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
@@ -50,7 +49,7 @@ from cursor_gateway.store.texts import made_title, title_of
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
 _BEGIN_SECONDS = 0.1  # until a run whose agent has written nothing is entered into the store
-_KEPT_EVENTS, _KEPT_BYTES = 2048, 500_000  # for readers that are nearly up to date
+_KEPT_EVENTS, _KEPT_BYTES = 1024, 250_000  # and up to twice as much, for readers that are nearly up to date
 _POLL_SECONDS = 0.25  # a run that another gateway drives
 _NO_END = "This answer is damaged: its end is missing. Restart the gateway to recover what can be read, or delete it."
 
@@ -193,8 +192,7 @@ class LiveLog(EventLog):
         self._is_lost = False  # the store lacks some of it, and always will
         self._refused_ms: int | None = None  # when the store was last out of order
         self.stored = 0  # how many events are safe
-        # What is stored and still here, batch by batch: the number of the last event, and the bytes up to it.
-        self._kept: deque[tuple[int, int]] = deque([(0, 0)])
+        self._old = self._recent_bytes = 0  # events that are dropped next, and the size of what was stored after them
         self._first_event_ms: int | None = None
         self._flushed = 0  # events that are visible, or lost
         self._flushing: list[asyncio.Future[None]] | None = None  # who waits for the end of the flush under way
@@ -205,8 +203,7 @@ class LiveLog(EventLog):
     def resume(self, lease: Lease, state: RunState, first_event_ms: int | None) -> None:
         """For a run that another process began, with what it has stored. Called before anything else."""
         self._lease, self.state, self._first_event_ms = lease, state, first_event_ms
-        self.count = self.dropped = self.stored = self._flushed = state.count
-        self._kept = deque([(state.count, 0)])
+        self.count = self.dropped = self.stored = self._flushed = self._old = state.count
 
     @property
     def is_complete(self) -> bool:
@@ -376,19 +373,16 @@ class LiveLog(EventLog):
             self.news.append(ValueError(f"the store has forgotten all after event {last}, which is too long ago"))
             self._is_lost = True
             return True
-        self._kept, self.stored = deque([self._kept[0], (last, self._kept[-1][1])]), last
+        self.stored = last
         return await self.try_again()
 
     def _keep(self, count: int, size: int) -> None:
-        kept, self._refused_ms = self._kept, None
-        self.stored = last = self.stored + count
-        bytes = kept[-1][1] + size
-        kept.append((last, bytes))
-        while len(kept) > 2 and (last - kept[0][0] > _KEPT_EVENTS or bytes - kept[0][1] > _KEPT_BYTES):
-            kept.popleft()
-        if (old := kept[0][0] - self.dropped) > 0:
-            del self.events[:old]
-            self.dropped += old
+        self._refused_ms = None
+        self.stored += count
+        self._recent_bytes += size
+        if self._recent_bytes > _KEPT_BYTES or self.stored - self._old > _KEPT_EVENTS:
+            del self.events[: self._old - self.dropped]
+            self.dropped, self._old, self._recent_bytes = self._old, self.stored, 0
 
     def _put_off(self) -> None:
         self._refused_ms = self._now_ms()
