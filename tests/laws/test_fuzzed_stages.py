@@ -20,13 +20,7 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.ag_ui.dialect import ag_ui_dialect
 from cursor_gateway.dialects.ai_sdk.dialect import ai_sdk_dialect
 from cursor_gateway.dialects.base import Dialect
-from cursor_gateway.dialects.documents.request import (
-    answers_of,
-    offer_of,
-    read_answer,
-    read_chat_request,
-    results_of,
-)
+from cursor_gateway.dialects.documents.request import answers_of, offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.dialects.messages.dialect import folder_of, session_of
 from cursor_gateway.dialects.messages.shapes import answer_id as message_answer_id
 from cursor_gateway.dialects.messages.shapes import encode_error as encode_anthropic_error

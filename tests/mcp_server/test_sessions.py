@@ -3,14 +3,7 @@
 import pytest
 
 from cursor_gateway.mcp_server.peers import Peer
-from cursor_gateway.mcp_server.sessions import (
-    EndedSessions,
-    Place,
-    encode_place,
-    new_session,
-    read_place,
-    read_session,
-)
+from cursor_gateway.mcp_server.sessions import EndedSessions, Place, encode_place, new_session, read_place, read_session
 
 
 def test_a_session_contains_what_its_host_said() -> None:

@@ -93,6 +93,9 @@ class AcpServer:
 
     async def _requested(self, method: str, params: Any) -> Any:
         handle = self._methods.get(method)
+        if method == "session/cancel":  # a notification that has an id
+            self._notified(method, params)
+            return {}
         if handle is None:
             raise RpcError(METHOD_NOT_FOUND, f"This agent has no method {method!r}.")
         try:

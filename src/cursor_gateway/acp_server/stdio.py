@@ -1,17 +1,10 @@
 """JSON-RPC messages on standard input and output."""
 
 from cursor_gateway.sources.acp.rpc import Message, line_of, message_of
-from cursor_gateway.stdio import StdioLines
+from cursor_gateway.stdio import TOO_LONG, StdioLines, is_cut, unread_id
 
 _PARSE_ERROR = -32700
-
-_UNREADABLE = line_of(
-    {
-        "jsonrpc": "2.0",
-        "id": None,
-        "error": {"code": _PARSE_ERROR, "message": "This line is no JSON-RPC message; send one message in each line."},
-    }
-)
+_UNREADABLE = "This line is no JSON-RPC message; send one message in each line."
 
 
 class StdioTransport:
@@ -24,8 +17,9 @@ class StdioTransport:
 
     async def receive(self) -> Message | None:
         while (line := await self._lines.receive()) is not None:
-            if (message := message_of(line)) is not None:
+            if not is_cut(line) and (message := message_of(line)) is not None:
                 return message
             if line.strip():
-                self._lines.send(_UNREADABLE)
+                error = {"code": _PARSE_ERROR, "message": TOO_LONG if is_cut(line) else _UNREADABLE}
+                self.send({"jsonrpc": "2.0", "id": unread_id(line), "error": error})
         return None

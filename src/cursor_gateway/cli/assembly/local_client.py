@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from msgspec import UNSET
+
 from cursor_gateway.cli.assembly.local_socket import url_of
 from cursor_gateway.cli.assembly.remote import GatewayChoice, open_gateway
 from cursor_gateway.cli.assembly.stores import OpenableStore, database_url, store_of
@@ -170,7 +172,7 @@ class LocalClient:
 
     async def changes(self, id: str, chat_id: str | None = None) -> ConversationChanges:
         done, folder = await self._reviewed(id, ListRequest(chat_id), ListedChanges)
-        return ConversationChanges(done.files, sorted(set(done.problems.values())), folder)
+        return ConversationChanges(done.files, sorted(set(done.problems.values())), folder, done.undo or UNSET)
 
     async def patch(self, id: str, chat_id: str | None = None, path: str | None = None) -> bytes:
         return (await self._reviewed(id, PatchRequest(chat_id, path), Patch))[0].data
