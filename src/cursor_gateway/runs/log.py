@@ -49,7 +49,7 @@ from cursor_gateway.store.texts import made_title, title_of
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
 _BEGIN_SECONDS = 0.1  # until a run whose agent has written nothing is entered into the store
-_KEPT_EVENTS, _KEPT_BYTES = 1024, 250_000  # and up to twice as much, for readers that are nearly up to date
+_KEPT_EVENTS, _KEPT_BYTES = 2048, 500_000  # for readers that are nearly up to date
 _POLL_SECONDS = 0.25  # a run that another gateway drives
 _NO_END = "This answer is damaged: its end is missing. Restart the gateway to recover what can be read, or delete it."
 
@@ -192,18 +192,17 @@ class LiveLog(EventLog):
         self._is_lost = False  # the store lacks some of it, and always will
         self._refused_ms: int | None = None  # when the store was last out of order
         self.stored = 0  # how many events are safe
-        self._old = self._recent_bytes = 0  # events that are dropped next, and the size of what was stored after them
+        self._kept_bytes = 0  # of the stored events that are still here
         self._first_event_ms: int | None = None
         self._flushed = 0  # events that are visible, or lost
         self._flushing: list[asyncio.Future[None]] | None = None  # who waits for the end of the flush under way
         # With a pace, what the agent writes between two flushes is stored together: each is a commit and wakes others.
-        self.is_paced = must_store_seconds is not None
-        self._pace = Pace(is_common=True) if self.is_paced else None
+        self.pace = Pace(is_common=True) if must_store_seconds is not None else None
 
     def resume(self, lease: Lease, state: RunState, first_event_ms: int | None) -> None:
         """For a run that another process began, with what it has stored. Called before anything else."""
         self._lease, self.state, self._first_event_ms = lease, state, first_event_ms
-        self.count = self.dropped = self.stored = self._flushed = self._old = state.count
+        self.count = self.dropped = self.stored = self._flushed = state.count
 
     @property
     def is_complete(self) -> bool:
@@ -262,8 +261,8 @@ class LiveLog(EventLog):
 
     def hurry(self) -> None:
         """A flush that is under way does not wait for its turn."""
-        if self._pace is not None:
-            self._pace.hurry()
+        if self.pace is not None:
+            self.pace.hurry()
 
     @property
     def waiting(self) -> int:
@@ -275,8 +274,8 @@ class LiveLog(EventLog):
 
         `is_paced`: nobody waits for it, so it stores no more often than it has to.
         """
-        if self._pace is not None and not is_paced:
-            self._pace.hurry()
+        if self.pace is not None and not is_paced:
+            self.pace.hurry()
         while self._flushing is not None:
             self._flushing.append(over := asyncio.get_running_loop().create_future())
             await over
@@ -285,8 +284,8 @@ class LiveLog(EventLog):
         self._flushing = []
         try:
             while self._flushed < self.state.count:
-                if is_paced and self._pace is not None:
-                    await self._pace.turn()
+                if is_paced and self.pace is not None:
+                    await self.pace.turn()
                 last = self.state.count
                 may_be_shown = await self._store_all()
                 self._flushed = last
@@ -378,11 +377,11 @@ class LiveLog(EventLog):
 
     def _keep(self, count: int, size: int) -> None:
         self._refused_ms = None
+        self._kept_bytes += size
+        if self._kept_bytes > _KEPT_BYTES or self.stored - self.dropped > _KEPT_EVENTS:  # all but this batch
+            del self.events[: self.stored - self.dropped]
+            self.dropped, self._kept_bytes = self.stored, size
         self.stored += count
-        self._recent_bytes += size
-        if self._recent_bytes > _KEPT_BYTES or self.stored - self._old > _KEPT_EVENTS:
-            del self.events[: self._old - self.dropped]
-            self.dropped, self._old, self._recent_bytes = self._old, self.stored, 0
 
     def _put_off(self) -> None:
         self._refused_ms = self._now_ms()

@@ -302,7 +302,7 @@ class Run(RunHandle):
                     if self._do(machine.agent_said(batch, loop.time())):
                         if is_first := self.first_event_seconds is None:
                             self.first_event_seconds = machine.heard_at - machine.started_at
-                        if self.log.is_paced and not (is_first or self._is_awaited):
+                        if self.log.pace is not None and not (is_first or self._is_awaited):
                             self.flush_soon(is_paced=True)
                         else:
                             await self._flush()
