@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.acp_server.server import AcpServer, Connected
+from cursor_gateway.acp_server.server import AcpServer, Connected, StdioTransport
 from cursor_gateway.acp_server.session_ids import SessionIds
-from cursor_gateway.acp_server.stdio import StdioTransport
 from cursor_gateway.client.asynchronous import AsyncClient
 from cursor_gateway.sources.acp.rpc import RpcError
 from cursor_gateway.stdio import StdioLines

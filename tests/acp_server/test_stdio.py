@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway import stdio
-from cursor_gateway.acp_server.stdio import StdioTransport
+from cursor_gateway.acp_server.server import StdioTransport
 from cursor_gateway.stdio import StdioLines
 from tests.server.conftest import eventually
 

@@ -156,7 +156,7 @@ PROPERTIES: list[tuple[str, str]] = [
     ("sources.sdk.requests", "sources.test_sdk_requests:test_a_schema_that_has_lost_what_is_dropped_means_the_same"),
     ("dialects.chat.dialect", f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion"),
     ("dialects.documents.dialect", f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion"),
-    ("stages.context_size", "stages.test_context_size:test_the_last_call_read_what_was_added_and_no_more_than_all"),
+    ("stages.usage", "stages.test_usage_context_size:test_the_last_call_read_what_was_added_and_no_more_than_all"),
     ("stages.tool_documents", f"{_LAWS}:test_readable_text_has_blank_lines_between_tools"),
     ("stages.hunks", "stages.test_hunks:test_any_subset_of_hunks_is_applied_exactly"),
     ("stages.caller_runs", "stages.test_caller_runs:test_thinking_is_relative_however_it_is_cut"),

@@ -22,7 +22,6 @@ from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.output import Trouble
 from cursor_gateway.errors import NotFound, StoreUnavailable
 from cursor_gateway.keys import LOCAL_OWNER, owner_of
-from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList
 from cursor_gateway.model.changes import (
     CommitRequest,
@@ -38,6 +37,7 @@ from cursor_gateway.model.changes import (
     RevertedFiles,
     RevertRequest,
     ReviewRequest,
+    TraceRecord,
     TraceRequest,
 )
 from cursor_gateway.model.documents import ChatResponse

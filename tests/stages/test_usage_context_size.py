@@ -16,7 +16,7 @@ from cursor_gateway.model.documents import (
     TodoChange,
     Usage,
 )
-from cursor_gateway.stages import context_size
+from cursor_gateway.stages import usage as context_size
 from cursor_gateway.stages.tokens import estimate_tokens
 
 # --- the formula ------------------------------------------------------------------------------------
