@@ -367,37 +367,33 @@ def _forget(store: Flaky, last: int) -> None:
 
 
 @pytest.mark.parametrize("forgotten", [1, 2, 3])
-def test_what_the_store_has_forgotten_is_sent_again(store: Flaky, forgotten: int) -> None:
-    async def live() -> None:
-        log = log_of(store)
-        for event in SAID[:3]:
-            await write(log, [event])
-        _forget(store, 3 - forgotten)
-        await write(log, SAID[3:])
-        assert log.events == SAID
+async def test_what_the_store_has_forgotten_is_sent_again(store: Flaky, forgotten: int) -> None:
+    log = log_of(store)
+    for event in SAID[:3]:
+        await write(log, [event])
+    _forget(store, 3 - forgotten)
+    await write(log, SAID[3:])
+    assert log.events == SAID
 
-    asyncio.run(live())
     assert blocking(store).events("run", ME).events == SAID
     stored = blocking(store).run("run", ME)
     assert stored is not None
     assert (stored.state, stored.event_count) == ("completed", len(SAID))
 
 
-def test_what_it_has_forgotten_is_sent_again_with_what_it_has_refused(store: Flaky) -> None:
+async def test_what_it_has_forgotten_is_sent_again_with_what_it_has_refused(store: Flaky) -> None:
     """Which readers have seen, too."""
 
-    async def live() -> None:
-        log = log_of(store)
-        for event in SAID[:2]:
-            await write(log, [event])
-        store.refuses = True
-        await write(log, SAID[2:3])
-        store.refuses = False
-        _forget(store, 1)
-        await write(log, SAID[3:])
-        assert log.events == SAID
+    log = log_of(store)
+    for event in SAID[:2]:
+        await write(log, [event])
+    store.refuses = True
+    await write(log, SAID[2:3])
+    store.refuses = False
+    _forget(store, 1)
+    await write(log, SAID[3:])
+    assert log.events == SAID
 
-    asyncio.run(live())
     assert blocking(store).events("run", ME).events == SAID
 
 
