@@ -588,6 +588,24 @@ def test_an_end_adds_what_its_start_could_not_know() -> None:
     assert (document.metadata.exit_code, document.metadata.output, document.metadata.duration_ms) == (0, "a\n", 7)
 
 
+def test_another_call_may_have_the_id_of_one_that_has_ended() -> None:
+    one, two = grep({"pattern": "a"}), grep({"pattern": "b"})
+    shells = [SHELL, msgspec.structs.replace(SHELL, command="make")]
+    events: list[AgentEvent] = [starts("c", one), ends("c", one), starts("c", two), ends("c", two)]
+    events += [event for shell in shells for event in (starts("d", shell), CommandOutput("d", "x"), ends("d", shell))]
+    found = documents(events)
+    arguments = [document.metadata.arguments for document in found if isinstance(document, ToolCallDocument)]
+    assert arguments == [{"pattern": "a"}, {"pattern": "b"}]
+    commands = [document.metadata.command for document in found if isinstance(document, TerminalCommandDocument)]
+    assert commands == [SHELL.command, "make"]
+
+
+def test_a_call_that_is_repeated_is_shown_once() -> None:
+    again: list[AgentEvent] = [starts("c", SHELL), CommandOutput("c", "x"), ends("c", SHELL)]
+    late: list[AgentEvent] = [ends("d"), starts("d", grep({"pattern": "late"})), ends("d")]
+    assert len(documents([*again, *again, *late])) == 2
+
+
 def test_a_call_that_never_ended_was_interrupted() -> None:
     (document,) = documents([starts("c", SHELL), FINISHED])
     assert isinstance(document, TerminalCommandDocument)
