@@ -150,12 +150,11 @@ def page_size(request: Request, default: int) -> int:
 
 
 def _exported(detail: history.ConversationDetail, responses: list[ChatResponse], form: str) -> Response:
-    from cursor_gateway.render.export import as_json, as_markdown, as_text, whole
+    from cursor_gateway.render.export import whole, written
 
-    write = {"markdown": as_markdown, "json": as_json, "text": as_text}[form]
     media_type, suffix = _EXPORTS[form]
     headers = {"content-disposition": f'attachment; filename="{_file_name(detail)}.{suffix}"'}
-    return Response(write(whole(detail, responses)), media_type=media_type, headers=headers)
+    return Response(written(whole(detail, responses), form), media_type=media_type, headers=headers)
 
 
 def _file_name(detail: history.ConversationDetail) -> str:
