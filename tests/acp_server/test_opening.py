@@ -17,8 +17,6 @@ from cursor_gateway.stdio import StdioLines
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import http_client, unique
 
-_SECONDS = 60
-
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
