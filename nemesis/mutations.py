@@ -64,7 +64,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             Change(
                 "store/postgres/store.py",
                 "            owner, prompts = await self._begun(lease.run_id, end)\n",
-                '            self.written(NewEvents(lease.run_id, first_number, Raw(data or b"[]")))\n'
+                '            self.written(NewEvents(lease.run_id, first_number, data or b"[]"))\n'
                 "            await asyncio.sleep(0.1)\n"
                 "            owner, prompts = await self._begun(lease.run_id, end)\n",
             ),
@@ -72,7 +72,8 @@ MUTATIONS: tuple[Mutation, ...] = (
             Change(
                 "store/postgres/store.py",
                 "        if isinstance(written, Stored):\n"
-                '            self.written(NewEvents(lease.run_id, first_number, Raw(data or b"[]")))\n'
+                '            told = batches.compress(data) if len(data) > _LONG else data or b"[]"\n'
+                "            self.written(NewEvents(lease.run_id, first_number, told))\n"
                 "        elif",
                 "        if",
             ),

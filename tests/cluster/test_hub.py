@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
-from msgspec import Raw
 
 from cursor_gateway.cluster import hub as module
 from cursor_gateway.cluster.hub import Hub, RemoteRun
@@ -41,7 +40,7 @@ class _Cluster:
 
 
 def _told(*numbers: int, id: str = "run") -> Hint:
-    return Hint("run", [id], [NewEvents(id, numbers[0], Raw(batches.encode(deltas(*numbers))))])
+    return Hint("run", [id], [NewEvents(id, numbers[0], batches.encode(deltas(*numbers)))])
 
 
 def _record(id: str) -> RunRecord:
@@ -151,7 +150,7 @@ async def test_events_that_come_with_a_hint_are_not_read_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "hint", [_told(3), Hint("run", ["run"]), Hint("run", ["run"], [NewEvents("run", 1, Raw(b'[{"event":"new"}]'))])]
+    "hint", [_told(3), Hint("run", ["run"]), Hint("run", ["run"], [NewEvents("run", 1, b'[{"event":"new"}]')])]
 )
 async def test_what_a_hint_does_not_say_is_read(hint: Hint) -> None:
     """Events before these; all; those that a newer version wrote."""
@@ -167,7 +166,7 @@ async def test_events_that_are_heard_of_while_they_are_read_are_there_once() -> 
     class Slow(_Cluster):
         async def heads(self, after: Mapping[str, int]) -> dict[str, LogHead]:
             hub.hinted(_told(2, 3))
-            hub.hinted(Hint("run", ["done"], [NewEvents("done", 1, Raw(batches.encode([_DONE])))]))
+            hub.hinted(Hint("run", ["done"], [NewEvents("done", 1, batches.encode([_DONE]))]))
             return {**await super().heads({"run": after["run"]}), "done": LogHead(1, False, [])}
 
     cluster = Slow()

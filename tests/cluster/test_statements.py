@@ -17,6 +17,7 @@ from tests.cluster.nodes import runner as runner_member
 from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, say
 
 RUNS = 5
+TEXT = "Hello, this is more than a notification can hold. " * 200
 EARLIER = 2  # statements of what happened before these runs
 LATER = 1000.0  # seconds: nobody looks by itself, only after hints
 # By what only they have in them.
@@ -57,7 +58,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 async def test_a_short_run_takes_few_statements(database: str, tmp_path: Path, statements: list[str]) -> None:
-    says = [[STARTED, *say("Hello"), FINISHED]]
+    says = [[STARTED, *say(TEXT), FINISHED]]
     timing = Timing(beat_seconds=LATER, lease_seconds=5 * LATER)
     async with (
         node(database, tmp_path, runner_member("one", "shared"), ScriptedSource(says), timing),

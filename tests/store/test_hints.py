@@ -6,7 +6,6 @@ from contextlib import aclosing
 import msgspec
 import psycopg
 import pytest
-from msgspec import Raw
 from psycopg import AsyncConnection
 
 from cursor_gateway.store.cluster import Hint, NewEvents
@@ -45,7 +44,7 @@ async def test_the_first_goes_out_at_once_and_the_others_together(monkeypatch: p
 
 async def test_events_go_with_their_hint_unless_they_are_too_long() -> None:
     def events(run: str, first: int, size: int) -> Hint:
-        return Hint("run", [run], [NewEvents(run, first, Raw(b'["%b"]' % (b"x" * size)))])
+        return Hint("run", [run], [NewEvents(run, first, b'["%b"]' % (b"x" * size))])
 
     sender = _Sender()
     sender.may_end.set()

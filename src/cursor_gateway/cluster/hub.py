@@ -44,7 +44,7 @@ class RemoteLog(EventLog):
         """Adds events that were stored just now. False: the database has to be asked for what is before them."""
         skip = self.count + 1 - new.first
         try:
-            events = batches.decode(bytes(new.data), skip) if skip >= 0 else []
+            events = batches.decode(new.data, skip) if skip >= 0 else []
         except UNREADABLE:
             return False
         self._add(events)
@@ -153,8 +153,7 @@ class Hub:
         """`is_counted`: the database knows of a reader of this process already."""
         watched = self._watched.get(record.id)
         if watched is None:
-            watched = RemoteLog(self._store, record, self, int(is_counted))
-            self._watched[record.id] = watched
+            watched = self._watched[record.id] = RemoteLog(self._store, record, self, int(is_counted))
         for new in self._expected.get(record.id, [None]):
             self._heard(watched, new)
         return watched

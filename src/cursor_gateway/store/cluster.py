@@ -21,7 +21,7 @@ A request that nobody waits for with a connection is `waiting` instead of `queue
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
@@ -132,7 +132,7 @@ class NewEvents(Struct, frozen=True, array_like=True):
 
     run: str
     first: int  # the number of the first of them
-    data: Raw  # as `batches.encode` makes it
+    data: bytes  # as `batches.encode` makes it, and if they are long, `batches.compress`
 
 
 class Hint(Struct, frozen=True, omit_defaults=True):

@@ -226,7 +226,7 @@ def _texts(kind: HintKind, values: Mapping[str, list[NewEvents]]) -> Iterator[st
     """Payloads that are short enough. Of a run, all events or none."""
     hint, size = Hint(kind), 0
     for value, events in values.items():
-        length = sum(len(one.data) + len(value) + 20 for one in events)
+        length = sum(len(one.data) * 4 // 3 + len(value) + 24 for one in events)
         if length > _LONGEST - 400:
             events, length = [], 0
         length += len(value) + 3

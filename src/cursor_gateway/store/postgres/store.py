@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import Raw
-
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.store import batches
@@ -46,6 +44,7 @@ from cursor_gateway.store.sql import (
 from cursor_gateway.store.texts import snippet
 
 _SMALLEST_BATCH = 32  # bytes: so a page has at most so many batches
+_LONG = 3000  # bytes of events, from which on they are compressed for a hint
 _DELETE_SLOWLY = "SET LOCAL statement_timeout = '25s'"  # a conversation may have a hundred thousand batches
 _TABLES = ["conversations", "runs", "messages", "events", "idempotency", "requests", "calls", "search"]
 
@@ -175,7 +174,8 @@ class PostgresStore(SqlStore):
                 lambda connection: writing.append(connection, lease, first_number, events, self._make_notices)
             )
         if isinstance(written, Stored):
-            self.written(NewEvents(lease.run_id, first_number, Raw(data or b"[]")))
+            told = batches.compress(data) if len(data) > _LONG else data or b"[]"
+            self.written(NewEvents(lease.run_id, first_number, told))
         elif isinstance(written, Behind):
             self.appender.rewinds += 1
         return written
