@@ -301,10 +301,10 @@ class Run(RunHandle):
                         batch = await watch.seen(batch)
                     finally:
                         self.is_storing = False
-                commands = machine.agent_said(batch, loop.time())
+                commands = machine.agent_said(batch, now := loop.time())
                 if self._do(commands):
                     if is_first := self.first_event_seconds is None:
-                        self.first_event_seconds = machine.heard_at - machine.started_at
+                        self.first_event_seconds = now - machine.started_at
                     self.is_storing = True
                     try:
                         await self._flush_what_was_said(is_first=is_first)
