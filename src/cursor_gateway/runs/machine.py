@@ -592,10 +592,8 @@ class RunMachine:
         limits = self.terms.limits
         if self.is_waiting:  # which has a limit of its own
             return limits.idle_seconds
-        silence = self.started_at + limits.first_event_seconds
-        if self.heard_at is not None:
-            silence = self.heard_at + limits.idle_seconds
-        return min(silence, self._last_moment) - now
+        silence = limits.first_event_seconds if self.heard_at is None else limits.idle_seconds
+        return min((self.heard_at or self.started_at) + silence, self._last_moment) - now
 
     @property
     def _last_moment(self) -> float:
