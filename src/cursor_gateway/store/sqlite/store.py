@@ -57,7 +57,7 @@ from cursor_gateway.store.sql import (
 )
 from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.connections import Connections
-from cursor_gateway.store.sqlite.indexing import Indexer, expression
+from cursor_gateway.store.sqlite.indexing import TEXT, Indexer, expression
 from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.moving import RunFiles, is_alone
 from cursor_gateway.store.sqlite.opening import FILE
@@ -453,5 +453,5 @@ def _was_shown(connection: sqlite3.Connection, conversation: int, query: Query, 
 
 def _found(connection: sqlite3.Connection, key: int, run: int, words: list[str]) -> FoundConversation:
     (row,) = _named(connection.execute(f"{_CONVERSATIONS} WHERE key = ?", (key,)))
-    (text,) = connection.execute("SELECT text FROM search WHERE rowid = -?", (run,)).fetchone()
+    (text,) = connection.execute(TEXT, (run,)).fetchone()
     return FoundConversation(conversation_of(row), snippet(text, words))
