@@ -112,14 +112,10 @@ class Set(Struct, frozen=True):
 
 SET = {
     "the folder is not trusted": Set(
-        {"trust": "false"},
-        {},
-        Row("text", 403, "workspace_untrusted", "permission_error", "there once and accept"),
+        {"trust": "false"}, {}, Row("text", 403, "workspace_untrusted", "permission_error", "there once and accept")
     ),
     "force is forbidden": Set(
-        {"force": "true"},
-        {"force_forbidden": True},
-        Row("text", *OPTION, "does not allow `--force`; run without it"),
+        {"force": "true"}, {"force_forbidden": True}, Row("text", *OPTION, "does not allow `--force`; run without it")
     ),
     "nobody is logged in": Set({}, {"login": "none"}, Row("text", *LOGIN, "run `cursor-agent login`")),
     "nothing is ever said": Set({"first_event_seconds": "0.3"}, {}, Row("hang", *TIME, "raise `first_event_seconds`")),

@@ -131,10 +131,7 @@ def requests() -> dict[str, tuple[str, Callable[[], bytes]]]:
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 500_000}]},
         ),
-        "200,000 images": (
-            "/v1/chat/completions",
-            {"messages": [{"role": "user", "content": [image] * 200_000}]},
-        ),
+        "200,000 images": ("/v1/chat/completions", {"messages": [{"role": "user", "content": [image] * 200_000}]}),
         "images": ("/v1/chat", {"message": "x", "images": [_PIXEL] * 400_000}),
         "50 large images": ("/v1/chat", {"message": "x", "images": ["data:image/png;base64," + "A" * 390_000] * 50}),
         "a long message": ("/v1/chat", {"message": "x\n" * 4_000_000}),

@@ -135,13 +135,7 @@ def test_a_failure_may_pass_when_it_is_retryable_or_somebody_broke_it_off() -> N
 
 def test_which_failures_another_way_to_the_agent_may_mend() -> None:
     mendable = {error.code for error in CONCRETE if error("why").failure().is_source_failure}
-    assert mendable == {
-        "agent_crashed",
-        "agent_misconfigured",
-        "agent_missing",
-        "agent_timed_out",
-        "agent_unreachable",
-    }
+    assert mendable == {"agent_crashed", "agent_misconfigured", "agent_missing", "agent_timed_out", "agent_unreachable"}
 
 
 @pytest.mark.parametrize(

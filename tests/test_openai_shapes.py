@@ -92,10 +92,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "usage that nobody asked for": (sse(ROLE, STOP, COUNTED, DONE), "was not asked for"),
     "a call without an id": (sse(ROLE, arguments("{}"), STOP, DONE), "has no id"),
     "a call without a name": (sse(ROLE, called(function={"arguments": ""}), STOP, DONE), "has no name"),
-    "a call without a type": (
-        sse(ROLE, arguments("", id="call_1"), STOP, DONE),
-        "has no type",
-    ),
+    "a call without a type": (sse(ROLE, arguments("", id="call_1"), STOP, DONE), "has no type"),
     "a call that begins with arguments": (
         sse(ROLE, called(function={"name": "ls", "arguments": "{}"}), STOP, DONE),
         'must have `arguments: ""`',

@@ -36,14 +36,11 @@ PURE = [
     "prompting/*.py",
     "dialects/**/*.py",
     *(f"runs/{name}.py" for name in ("machine", "calls")),
-    *(f"workspace/{name}.py" for name in ("git_index", "ignore_rules")),
+    *(f"workspace/{name}.py" for name in ("git_objects", "ignore_rules")),
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     "cli/clients/*.py",
     *(f"acp_server/{name}.py" for name in ("prompts", "questions", "updates")),
-    *(
-        f"mcp_server/{name}.py"
-        for name in ("elicitation", "headers", "messages", "peers", "results", "sessions", "tasks", "tools")
-    ),
+    *(f"mcp_server/{name}.py" for name in ("elicitation", "messages", "peers", "results", "tasks", "tools")),
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
     *(
         f"sources/cursor/{name}.py"

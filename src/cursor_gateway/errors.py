@@ -25,7 +25,7 @@ _LONGEST_DETAILS = 2000  # characters of what the agent said
 _SOURCE_FAILURES = frozenset(
     {"agent_crashed", "agent_misconfigured", "agent_missing", "agent_timed_out", "agent_unreachable"}
 )
-_CUT_SHORT = "The agent's output ended before the agent had finished; partial output was kept. Try again."
+_CUT_SHORT = "The agent's output ended before the agent had finished. Try again."
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -5,7 +5,9 @@ the other side does, which may be never.
 """
 
 import asyncio
+import json
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -15,8 +17,38 @@ from cursor_gateway.wire.lines import LineSplitter
 
 _READ = 65_536  # bytes at once
 _LONGEST = 32 * 1024 * 1024  # bytes of a line
+_KEPT = 1_000  # bytes of the beginning and of the end of a longer one
 _WAITING = 1_000  # lines that may wait for a reader that does not read
 _FLUSH_SECONDS = 5.0
+
+TOO_LONG = "This message is longer than 32 MiB; send a shorter one."
+
+_ID = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{0,200}")'
+_VERSION = rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
+_METHOD = rb'"method"\s*:\s*"[^"\\]*"\s*,'
+_STARTS_WITH_ID = re.compile(
+    rb"\s*\{\s*" + _VERSION + rb"(?:" + _METHOD + rb"\s*)?" + _ID + rb'\s*,\s*"(?:method|params)"'
+)
+_STARTS_WITH_METHOD = re.compile(rb"\s*\{\s*" + _VERSION + _METHOD)
+_ENDS_WITH_ID = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+
+
+def is_cut(line: bytes) -> bool:
+    """Whether these are the beginning and the end of a line that was too long."""
+    return b"\n" in line
+
+
+def unread_id(line: bytes) -> int | str | None:
+    """The id of a JSON-RPC request that cannot be read, so that its sender learns of that: libraries write it first or
+    last."""
+    found = _STARTS_WITH_ID.match(line)
+    if found is None and _STARTS_WITH_METHOD.match(line):
+        found = _ENDS_WITH_ID.search(line, max(0, len(line) - _KEPT))
+    try:
+        id: int | str | None = None if found is None else json.loads(found[1])
+    except ValueError:  # no UTF-8, or a raw control character
+        return None
+    return id
 
 
 class StdioLines:
@@ -44,7 +76,7 @@ class StdioLines:
         await self._room.wait()
 
     async def receive(self) -> bytes | None:
-        """None: the other side is gone, or reads no more."""
+        """None: the other side is gone, or reads no more. See `is_cut`."""
         return await self._lines.get()
 
     def close(self) -> None:
@@ -55,21 +87,31 @@ class StdioLines:
     # --- in threads -----------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        splitter, unended = LineSplitter(), 0
-        while unended <= _LONGEST:
-            try:
-                piece = os.read(self._incoming, _READ)
-            except OSError:
-                break
-            if not piece:
-                break
+        splitter, unended, beginning, end = LineSplitter(), 0, b"", b""
+        while piece := self._piece():
+            if beginning:  # the line is too long, so the rest of it is not kept
+                more, is_over, piece = piece.partition(b"\n")
+                end = (end + more)[-_KEPT:]
+                if not is_over:
+                    continue
+                self._take(beginning + b"\n" + end)
+                beginning = b""
             lines = splitter.push(piece)
             unended = 0 if lines else unended + len(piece)
             for line in lines:
-                self._call(self._lines.put_nowait, line)
-        for line in splitter.flush():
-            self._call(self._lines.put_nowait, line)
+                self._take(line)
+            if unended > _LONGEST:
+                line, unended = b"".join(splitter.flush()), 0
+                beginning, end = line[:_KEPT], line[-_KEPT:]
+        for line in [beginning + b"\n" + end] if beginning else splitter.flush():
+            self._take(line)
         self._end()
+
+    def _piece(self) -> bytes:
+        try:
+            return os.read(self._incoming, _READ)
+        except OSError:
+            return b""
 
     def _write(self) -> None:
         while (line := self._out.get()) is not None:
@@ -82,6 +124,9 @@ class StdioLines:
                     self._end()
             if self._out.qsize() <= _WAITING // 2:
                 self._call(self._room.set)
+
+    def _take(self, line: bytes) -> None:
+        self._call(self._lines.put_nowait, line)
 
     def _end(self) -> None:
         self._call(self._lines.put_nowait, None)

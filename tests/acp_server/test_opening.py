@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.acp_server.server import AcpServer, Connected
+from cursor_gateway.acp_server.server import AcpServer, Connected, StdioTransport
 from cursor_gateway.acp_server.session_ids import SessionIds
-from cursor_gateway.acp_server.stdio import StdioTransport
 from cursor_gateway.client.asynchronous import AsyncClient
 from cursor_gateway.sources.acp.rpc import RpcError
 from cursor_gateway.stdio import StdioLines
@@ -104,9 +103,9 @@ def test_an_open_session_survives_a_load_that_fails(gateway: RunningGateway, tmp
     serve(gateway, tmp_path / "ids", use)
 
 
-@pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.parametrize("stop", ["notification", "request", ""])
 def test_a_run_is_no_longer_watched_though_the_gateway_is_not_reached(
-    gateway: RunningGateway, active: tuple[str, str], tmp_path: Path, stops: bool
+    gateway: RunningGateway, active: tuple[str, str], tmp_path: Path, stop: str
 ) -> None:
     _, session = active
 
@@ -114,8 +113,11 @@ def test_a_run_is_no_longer_watched_though_the_gateway_is_not_reached(
         await served.request("session/resume", session)
         served.way.clear()
         await asyncio.sleep(0)  # the watching begins, and waits for the gateway
-        if stops:
+        if stop == "notification":
             served.server._notified("session/cancel", {"sessionId": session})
+        elif stop:  # with an id, which the protocol does not ask for
+            assert await served.server._requested("session/cancel", {"sessionId": session}) == {}
+        if stop:
             while served.server._sessions[session].turn is not None:
                 await asyncio.sleep(0.01)
 

@@ -294,8 +294,7 @@ def shape(updates: list[Update]) -> Any:
 def test_a_session_that_is_loaded_looks_as_it_did(gateway: RunningGateway) -> None:
     prompts = [
         standin(
-            "program",
-            '[{"think": "Hm."}, {"say": "One."}, {"native": "shell", "args": {"command": "expr 1 + 1"}}]',
+            "program", '[{"think": "Hm."}, {"say": "One."}, {"native": "shell", "args": {"command": "expr 1 + 1"}}]'
         ),
         "standin: tools",
         "standin: plan",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway import stdio
-from cursor_gateway.acp_server.stdio import StdioTransport
+from cursor_gateway.acp_server.server import StdioTransport
 from cursor_gateway.stdio import StdioLines
 from tests.server.conftest import eventually
 
@@ -39,15 +39,39 @@ def test_files_can_be_read_and_written(tmp_path: Path) -> None:
     assert sent == {"method": "c", "params": "\ufffd"}
 
 
-def test_an_endless_line_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "_LONGEST", 1000)
-    reader, writer = os.pipe()
-    os.write(writer, b"x" * 2000)  # and nothing ends it
+LONG = b"x" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("line", "id"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"a","params":["%s"]}' % LONG, 7),
+        (b'{"jsonrpc": "2.0", "method": "a", "id": "b", "params": ["%s"]}' % LONG, "b"),
+        (b'{"method":"a","params":["%s"],"jsonrpc":"2.0","id":8}' % LONG, 8),
+        (b'{"method":"a","params":["%s"],"id":9,"jsonrpc":"2.0"}' % LONG, 9),
+        (b'{"method":"a","params":["%s",{"id":9}]}' % LONG, None),
+        (b'{"jsonrpc":"2.0","id":7,"result":["%s"]}' % LONG, None),  # is no request
+        (b'{"result":["%s"],"id":7}' % LONG, None),
+        (b'{"method":"a","params":["%s"],"id":"\xff"}' % LONG, None),
+        (LONG, None),
+    ],
+)
+@pytest.mark.parametrize("more", [b"\n" + b'{"method":"b"}\n', b""])
+def test_a_line_that_is_too_long_is_answered_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: bytes, id: object, more: bytes
+) -> None:
+    monkeypatch.setattr(stdio, "_LONGEST", 100_000)
+    (tmp_path / "in").write_bytes(line + more)
 
     async def use(transport: StdioTransport) -> None:
+        if more:
+            assert await transport.receive() == {"method": "b"}
         assert await transport.receive() is None
 
-    with_transport(reader, os.open(os.devnull, os.O_WRONLY), use)
+    with (tmp_path / "in").open("rb") as incoming, (tmp_path / "out").open("wb") as outgoing:
+        with_transport(incoming.fileno(), outgoing.fileno(), use)
+    refused = json.loads((tmp_path / "out").read_bytes())
+    assert (refused["id"], refused["error"]) == (id, {"code": -32700, "message": stdio.TOO_LONG})
 
 
 def test_an_editor_that_does_not_read_is_waited_for() -> None:

@@ -3,20 +3,8 @@
 The shapes of arguments and results are those of builds from 2026.07 on.
 """
 
+from tests.agent import natives
 from tests.agent.emitter import Call, Record, now
-from tests.agent.natives import (
-    Ran,
-    content_of,
-    directory_node,
-    edit_result,
-    overwrite,
-    read_result,
-    refusal,
-    run_command,
-    shell_call,
-    shell_result,
-    web_answer,
-)
 from tests.agent.turn import Turn, answers, call_id
 
 SKIPPED = "Questions skipped by the user, continue with the information you already have"
@@ -26,7 +14,9 @@ SKIPPED = "Questions skipped by the user, continue with the information you alre
 def tools(turn: Turn) -> None:
     root = turn.workspace
     turn.say("I'll look around first.")
-    turn.use(turn.call("read", {"path": f"{root}/notes.txt"}), read_result(f"{root}/notes.txt", "alpha\nbeta\n"))
+    turn.use(
+        turn.call("read", {"path": f"{root}/notes.txt"}), natives.read_result(f"{root}/notes.txt", "alpha\nbeta\n")
+    )
     _pretend_search(turn)
     turn.say("Now the changes.")
     before, after = "def price():\n    return 1\n", "def price():\n    return 2\n"
@@ -34,8 +24,14 @@ def tools(turn: Turn) -> None:
     _edit(turn, f"{root}/src/tax.py", None, "RATE = 0.2\n")
     gone = {"path": f"{root}/old.txt", "deletedFile": f"{root}/old.txt", "fileSize": "4", "prevContent": "old\n"}
     turn.use(turn.call("delete", {"path": f"{root}/old.txt"}, names_itself=True), {"success": gone})
-    turn.use(shell_call(turn, "pytest -q"), shell_result("pytest -q", Ran(0, "2 passed in 0.02s\n", "")))
-    turn.use(shell_call(turn, "ruff check"), shell_result("ruff check", Ran(1, "", "src/tax.py:1:1: D100\n")))
+    turn.use(
+        natives.shell_call(turn, "pytest -q"),
+        natives.shell_result("pytest -q", natives.Ran(0, "2 passed in 0.02s\n", "")),
+    )
+    turn.use(
+        natives.shell_call(turn, "ruff check"),
+        natives.shell_result("ruff check", natives.Ran(1, "", "src/tax.py:1:1: D100\n")),
+    )
     todos = [_todo("price", "Change the price", "COMPLETED"), _todo("tax", "Add the tax", "IN_PROGRESS")]
     update: Record = {"todos": todos, "merge": False}
     turn.use(turn.call("updateTodos", update), {"success": {"todos": todos, "totalCount": 2, "wasMerge": False}})
@@ -55,8 +51,8 @@ def _pretend_search(turn: Turn) -> None:
     turn.use(call, {"success": {**found, "workspaceResults": {root: {"content": content}}}})
     glob = turn.call("glob", {"targetDirectory": root, "globPattern": "**/*.py"})
     turn.use(glob, {"success": {"pattern": "", "path": root, "files": ["src/price.py"], "totalFiles": 1, **cut}})
-    source = directory_node(f"{root}/src", [], ["price.py"])
-    tree = directory_node(root, [source], ["notes.txt", "old.txt"])
+    source = natives.directory_node(f"{root}/src", [], ["price.py"])
+    tree = natives.directory_node(root, [source], ["notes.txt", "old.txt"])
     listing = turn.call("ls", {"path": root, "ignore": []}, names_itself=True)
     turn.use(listing, {"success": {"directoryTreeRoot": tree}})
 
@@ -64,11 +60,11 @@ def _pretend_search(turn: Turn) -> None:
 @answers("parallel")
 def parallel(turn: Turn) -> None:
     turn.say("Running both at the same time.")
-    slow, fast = (shell_call(turn, command, id=call_id("gpt")) for command in ("sleep 6", "sleep 4"))
+    slow, fast = (natives.shell_call(turn, command, id=call_id("gpt")) for command in ("sleep 6", "sleep 4"))
     turn.agent.start(slow)
     turn.agent.start(fast)
-    turn.agent.complete(fast, shell_result("sleep 4", Ran(0, "", "")))
-    turn.agent.complete(slow, shell_result("sleep 6", Ran(0, "", "")))
+    turn.agent.complete(fast, natives.shell_result("sleep 4", natives.Ran(0, "", "")))
+    turn.agent.complete(slow, natives.shell_result("sleep 6", natives.Ran(0, "", "")))
     turn.say("done")
 
 
@@ -81,14 +77,14 @@ def shell(turn: Turn) -> None:
 
 def _run_shell(turn: Turn, command: str) -> None:
     turn.say("Running the command.")
-    call = shell_call(turn, command)
+    call = natives.shell_call(turn, command)
     turn.agent.start(call)
-    if refused := refusal(turn, "shell", {"command": command}):
+    if refused := natives.refusal(turn, "shell", {"command": command}):
         turn.end(call, refused.result)
         turn.say("The command was rejected.")
         return
-    ran = run_command(turn, command)
-    turn.agent.complete(call, shell_result(command, ran))
+    ran = natives.run_command(turn, command)
+    turn.agent.complete(call, natives.shell_result(command, ran))
     turn.say(f"It ended with {ran.status}:\n\n```\n{ran.out}{ran.err}```")
 
 
@@ -97,17 +93,17 @@ def read(turn: Turn) -> None:
     path = turn.path("notes.txt")
     turn.say("Reading the file.")
     call = turn.call("read", {"path": path})
-    if refused := refusal(turn, "read", {"path": path}):
+    if refused := natives.refusal(turn, "read", {"path": path}):
         turn.agent.start(call)
         turn.end(call, refused.result)
         turn.say("I may not read it.")
         return
-    content = content_of(path)
+    content = natives.content_of(path)
     if content is None:
         turn.use(call, {"error": {"errorMessage": f"File not found: {path}"}})
         turn.say("There is no such file.")
         return
-    turn.use(call, read_result(path, content))
+    turn.use(call, natives.read_result(path, content))
     turn.say(f"It has {len(content)} characters.")
 
 
@@ -116,7 +112,7 @@ def huge_line(turn: Turn) -> None:
     size = turn.number("size", 5_000_000)
     path = f"{turn.workspace}/huge.txt"
     content = ("0123456789abcde\n" * (size // 16 + 1))[:size]
-    turn.use(turn.call("read", {"path": path}), read_result(path, content))
+    turn.use(turn.call("read", {"path": path}), natives.read_result(path, content))
     turn.say("That was a long file.")
 
 
@@ -124,23 +120,23 @@ def huge_line(turn: Turn) -> None:
 def edit(turn: Turn) -> None:
     path = turn.path("notes.txt")
     turn.say("Editing the file.")
-    before = content_of(path)
+    before = natives.content_of(path)
     old, new = turn.text("old", ""), turn.text("new", "")
     after = (before or "").replace(old, new, 1) if old else turn.request.body or f"{before or ''}one more line\n"
-    if refused := refusal(turn, "edit", {"path": path}):
+    if refused := natives.refusal(turn, "edit", {"path": path}):
         call = turn.call("edit", {"path": path})
         turn.agent.start(call)
         turn.end(call, refused.result)
         turn.say("I may not write there.")
         return
-    overwrite(path, after)
+    natives.overwrite(path, after)
     _edit(turn, path, before, after)
     turn.say("The file is changed.")
 
 
 def _edit(turn: Turn, path: str, before: str | None, after: str) -> None:
     call = turn.call("edit", {"path": path, "streamContent": after})
-    turn.use(call, edit_result(path, before, after))
+    turn.use(call, natives.edit_result(path, before, after))
 
 
 def _todo(id: str, content: str, status: str) -> Record:
@@ -180,7 +176,7 @@ def web(turn: Turn) -> None:
     call = turn.call("webFetch", {"url": url}, names_itself=True)
     turn.agent.start(call)
     allowed = turn.permissions.unrestricted
-    turn.agent.ask("webFetchRequestQuery", {"args": call.args, "skipApproval": False}, web_answer(allowed))
+    turn.agent.ask("webFetchRequestQuery", {"args": call.args, "skipApproval": False}, natives.web_answer(allowed))
     if allowed:
         turn.agent.complete(call, {"success": {"url": url, "markdown": "# A page\n\nIt says little.\n"}})
         turn.say("The page is titled 'A page'.")
@@ -207,7 +203,7 @@ def _search(turn: Turn) -> None:
     """The query comes first. What is rejected then ends without having started: seen in 2026.09.10."""
     call = turn.call("webSearch", {"searchTerm": turn.text("term", "standin")}, names_itself=True)
     allowed = turn.permissions.unrestricted
-    turn.agent.ask("webSearchRequestQuery", {"args": call.args}, web_answer(allowed))
+    turn.agent.ask("webSearchRequestQuery", {"args": call.args}, natives.web_answer(allowed))
     if not allowed:
         turn.agent.reject(call, {"reason": "User Rejected"})
         turn.say("The search was rejected.")

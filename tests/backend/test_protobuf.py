@@ -47,12 +47,7 @@ def test_json_stays_json(args: dict[str, object]) -> None:
 
 
 def test_maps_enums_bytes_and_numbers_of_every_kind() -> None:
-    state = {
-        "turns": [b"\x00\xff", b""],
-        "mode": "PLAN",
-        "file_states": {"a": b"1", "": b""},
-        "self_summary_count": 3,
-    }
+    state = {"turns": [b"\x00\xff", b""], "mode": "PLAN", "file_states": {"a": b"1", "": b""}, "self_summary_count": 3}
     assert codec().decode("ConversationStateStructure", codec().encode("ConversationStateStructure", state)) == state
     times = {"server_first_token_ms": 1.5, "client_clock": True}
     assert codec().decode("TtftBreakdown", codec().encode("TtftBreakdown", times)) == times

@@ -101,11 +101,9 @@ PROGRAMS: dict[str, list[Json]] = {
         {"say": "Hm."},
         {"fail": "unknown", "title": "Something", "detail": "happened.", "retryable": False},
     ],
-    "a refused account": [
-        {"fail": "permission_denied", "title": "Upgrade your plan to continue", "retryable": False},
-    ],
+    "a refused account": [{"fail": "permission_denied", "title": "Upgrade your plan to continue", "retryable": False}],
     "a used-up account": [
-        {"fail": "resource_exhausted", "title": "You've hit your usage limit", "detail": "Wait.", "retryable": False},
+        {"fail": "resource_exhausted", "title": "You've hit your usage limit", "detail": "Wait.", "retryable": False}
     ],
     "a cut stream": [{"say": "Some text, "}, {"cut": True}, {"say": "Some text, then the rest."}],
     "a cut stream after a checkpoint": [
@@ -166,10 +164,7 @@ class Player:
         }
         bridge = BridgeOptions(command=command, environment=PASSED_ON.split(","), grace_seconds=1)
         self._source = CursorSdkSource(
-            SdkOptions(folder=home / "data" / "sdk", bridge=bridge, permissions="ask"),
-            known,
-            self._ledger,
-            lambda: 0.0,
+            SdkOptions(folder=home / "data" / "sdk", bridge=bridge, permissions="ask"), known, self._ledger, lambda: 0.0
         )
         self._runner = asyncio.Runner()
 

@@ -37,10 +37,7 @@ def test_it_is_refused_and_used_where_it_is_allowed(tmp_path: Path, backend: Bac
     home, marks = tmp_path / "home", tmp_path / "marks"
     home.mkdir()
     allowed = str(home / "work" / "own")
-    with (
-        runtime_gateway(home, backend, allow_workspace_hooks=allowed) as gateway,
-        client_of(gateway) as client,
-    ):
+    with runtime_gateway(home, backend, allow_workspace_hooks=allowed) as gateway, client_of(gateway) as client:
         own, cloned = gateway.workspace / "own", gateway.workspace / "cloned"
         for folder in (own, cloned):
             folder.mkdir()

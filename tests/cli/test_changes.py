@@ -78,6 +78,7 @@ def review(run: dict[str, str], work: Path, before: str, after: str, *where: str
     assert file.read_text() == before
     assert not (work / "made.txt").exists()
     undo = errors.rsplit("--undo ", 1)[1].strip()
+    assert json.loads(on("--json")[1])["undo"] == undo
     assert on("--undo", undo, "--yes")[0] == 0
     assert (work / "made.txt").read_text() == "made\n"
     assert on("--file", "nothing", "--revert", "--yes")[0] in (1, 2)

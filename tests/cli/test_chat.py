@@ -215,11 +215,7 @@ def test_text_is_the_same_whoever_answers(agent_log: Path, gateway: RunningGatew
 
 
 @pytest.mark.parametrize(
-    ("scenario", "message"),
-    [
-        ("fail-auth", "cursor-agent login"),
-        ("fail-model model=zzz", "Unknown model"),
-    ],
+    ("scenario", "message"), [("fail-auth", "cursor-agent login"), ("fail-model model=zzz", "Unknown model")]
 )
 def test_a_run_that_fails_at_once_is_reported_on_stderr_and_exits_with_1(
     scenario: str, message: str, agent_log: Path

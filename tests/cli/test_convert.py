@@ -374,11 +374,7 @@ def test_a_long_stream_needs_little_memory(form: str, tmp_path: Path) -> None:
         "print(open('/proc/self/status').read(), file=sys.stderr); sys.exit(status)"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", program],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        timeout=TIMEOUT,
-        check=True,
+        [sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT, check=True
     )
     peak = re.search(rb"VmHWM:\s*(\d+) kB", ended.stderr)  # ru_maxrss would be that of this test's own process
     assert peak

@@ -299,10 +299,7 @@ def test_the_own_gateway_is_found_and_works_in_the_current_folder(home: Path) ->
 def test_gateways_are_found_on_any_port_and_the_one_of_the_folder_is_used(home: Path) -> None:
     """The port of the settings is neither's."""
     (home / "other").mkdir()
-    with (
-        running_gateway(home) as first,
-        running_gateway(home, settings={"workspace": str(home / "other")}) as second,
-    ):
+    with running_gateway(home) as first, running_gateway(home, settings={"workspace": str(home / "other")}) as second:
         for folder, gateway in (("work", first), ("other", second)):
             os.chdir(home / folder)
             status, out, error = chat("--text", PROMPT)

@@ -254,11 +254,7 @@ def interrupted_when_the_agent_runs(gateway: RunningGateway, mark: str) -> Itera
 
 def test_an_interrupted_wait_stops_the_run_before_it_has_said_anything(gateway: RunningGateway) -> None:
     mark = unique()
-    with (
-        Client(gateway.url) as client,
-        pytest.raises(Interrupted),
-        interrupted_when_the_agent_runs(gateway, mark),
-    ):
+    with Client(gateway.url) as client, pytest.raises(Interrupted), interrupted_when_the_agent_runs(gateway, mark):
         client.chat(f"{mark} {standin('hang')}")
     eventually(lambda: is_gone(invocation(gateway, mark)["pid"]))
     assert len(invocations(gateway, mark)) == 1

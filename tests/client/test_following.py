@@ -372,9 +372,7 @@ def test_prose_is_what_the_agent_says() -> None:
 def test_prose_is_not_what_tools_say() -> None:
     assert list(
         prose([ContentDelta("doc_001", "a"), ContentDelta("doc_002", "x", raw=""), ContentDelta("doc_001", "b")])
-    ) == [
-        *("a", "b"),
-    ]
+    ) == [*("a", "b")]
 
 
 def test_a_stream_is_filled_when_it_is_empty() -> None:

@@ -101,11 +101,7 @@ class Project(Struct, frozen=True):
     home: Path
 
     def run(
-        self,
-        *command: str | Path,
-        stdin: str = "",
-        environment: Mapping[str, str] | None = None,
-        fails: bool = False,
+        self, *command: str | Path, stdin: str = "", environment: Mapping[str, str] | None = None, fails: bool = False
     ) -> str:
         """What it wrote to stdout, or, if it is to fail, what it wrote at all. Nothing that it started is left."""
         with subprocess.Popen(

@@ -41,10 +41,7 @@ SHELLS = [
         files={".claude/settings.json": '{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}}'},
     ),
     Shell(
-        "codex",
-        ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"],
-        "exec_command",
-        {"cmd": COMMAND},
+        "codex", ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"], "exec_command", {"cmd": COMMAND}
     ),
     Shell(
         "opencode",

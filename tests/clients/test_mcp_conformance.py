@@ -40,7 +40,7 @@ SCENARIOS: dict[tuple[str, str], set[str]] = {
         "sep-2549-resources-templates-list-caching-hints",
     },
     ("input-required-result-basic-elicitation", "2026-07-28"): {
-        "sep-2322-elicitation-incomplete",  # the suite chooses the key of the form
+        "sep-2322-elicitation-incomplete"  # the suite chooses the key of the form
     },
     ("input-required-result-request-state", "2026-07-28"): set(),
     ("input-required-result-multi-round", "2026-07-28"): set(),

@@ -49,8 +49,7 @@ def test_a_call_has_the_arguments_of_its_method() -> None:
 
 
 @pytest.mark.parametrize(
-    "method",
-    ["cancel", "remove", "models", "files", "folders", "image", "permissions", "revoke_permission"],
+    "method", ["cancel", "remove", "models", "files", "folders", "image", "permissions", "revoke_permission"]
 )
 def test_a_runner_has_each_method_with_the_same_arguments(method: str) -> None:
     kinds = (RunService, LocalRunService) if hasattr(RunService, method) else (Host, LocalHost)

@@ -10,11 +10,7 @@ from tests.server.conftest import eventually, unique
 
 def environment(home: Path) -> dict[str, str]:
     """Of a machine that has no gateway of its own, and trusts the one that it is told."""
-    return {
-        "HOME": str(home),
-        "CURSOR_GATEWAY_DATA_DIR": str(home / "data"),
-        "CURSOR_GATEWAY_VERIFY_GATEWAY": "false",
-    }
+    return {"HOME": str(home), "CURSOR_GATEWAY_DATA_DIR": str(home / "data"), "CURSOR_GATEWAY_VERIFY_GATEWAY": "false"}
 
 
 def test_an_editor_at_another_front_continues_a_session_and_answers_its_run(

@@ -19,18 +19,7 @@ from tests.cluster.conftest import LEASE, QUICK, cluster
 from tests.cluster.test_cluster import command
 from tests.gateways import RunningGateway, running_gateway
 from tests.postgres import databases
-from tests.server.conftest import (
-    NO_TLS,
-    Json,
-    chat,
-    eventually,
-    growing,
-    http_client,
-    sse,
-    standin,
-    text_of,
-    unique,
-)
+from tests.server.conftest import NO_TLS, Json, chat, eventually, growing, http_client, sse, standin, text_of, unique
 from tests.server.test_caller_tools import WEATHER, call, nothing_is_left, program, say
 
 

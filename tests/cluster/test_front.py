@@ -62,8 +62,8 @@ def test_a_volume_whose_runner_left_before_the_front_came_has_no_runner(database
 def test_an_answer_to_a_run_whose_labels_nobody_has_now_may_be_sent_again(database: str) -> None:
     async def test(front: Front, cluster: PostgresCluster) -> None:
         await cluster.join(_member("other", "there"))
-        offered = RunRequest(messages=[], owner=ME, offer=Offer(tools=[]), needs=["gpu"])
-        await front.store.begin_run(replace(new_run("run"), continuation=continuation_of(offered)))
+        kept = continuation_of(Offer(tools=[]), RunRequest(messages=[], owner=ME, needs=["gpu"]))
+        await front.store.begin_run(replace(new_run("run"), continuation=kept))
         end = run_end(status="error")
         await front.store.append(lease("run"), 1, [Done(end.envelope)], end)
         results = ToolResults({"call": ToolResult(text="42")})

@@ -49,20 +49,14 @@ async def test_without_another_key_every_place_is_used(database: str, tmp_path: 
     table = KeyTable(database)
     assert await table.revoke("revoked", 1)
     await table.close()
-    async with (
-        node(database, tmp_path, runner("a"), endless()),
-        node(database, tmp_path, front()) as one,
-    ):
+    async with node(database, tmp_path, runner("a"), endless()), node(database, tmp_path, front()) as one:
         for _ in range(4):
             await start(one, "greedy")
 
 
 async def test_when_all_keys_have_a_place_the_last_one_is_for_any_of_them(database: str, tmp_path: Path) -> None:
     await add_keys(database, "greedy", "modest")
-    async with (
-        node(database, tmp_path, runner("a"), endless()),
-        node(database, tmp_path, front()) as one,
-    ):
+    async with node(database, tmp_path, runner("a"), endless()), node(database, tmp_path, front()) as one:
         for owner in ("modest", "greedy", "greedy", "greedy"):
             await start(one, owner)
 

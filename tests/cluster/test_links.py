@@ -13,10 +13,7 @@ from tests.server.conftest import chat, standin, unique
 def test_a_link_works_at_every_front_and_ends_at_all_of_them(tmp_path: Path, postgres: Databases) -> None:
     alice, bob = new_key(), new_key()
     keys = f"alice={hash_key(alice)},bob={hash_key(bob)}"
-    with (
-        postgres.history() as url,
-        cluster(tmp_path, url, runners=1, api_keys=keys, public_links="true") as running,
-    ):
+    with postgres.history() as url, cluster(tmp_path, url, runners=1, api_keys=keys, public_links="true") as running:
         first, second = running.clients
         hers, his = ({"authorization": f"Bearer {key}"} for key in (alice, bob))
         word = unique()

@@ -54,10 +54,7 @@ async def test_a_repeated_answer_to_a_run_that_has_ended_needs_no_runner(
         FINISHED,
     ]
     source = ScriptedSource([first], [[STARTED, *say("done"), FINISHED]])
-    async with (
-        node(database, tmp_path, runner("a"), source),
-        node(database, tmp_path, front()) as one,
-    ):
+    async with node(database, tmp_path, runner("a"), source), node(database, tmp_path, front()) as one:
         run = (await one.node.front.take(asked())).run
         await until(lambda: run.done is not None)
         answers = [ClarificationAnswer(question_id=id, selected_option_ids=[], text="notes.txt") for id in ("q", "x")]

@@ -37,10 +37,7 @@ async def test_one_bad_hint_and_one_fault_do_not_end_the_others(monkeypatch: pyt
     monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.0)
     broken, faults = _Broken(), list[Exception]()
     options = NodeOptions(
-        own=front(),
-        timing=TIMING,
-        limits=FrontLimits(queue_seconds=1, max_runs_per_key=0),
-        defaults=Defaults(model=""),
+        own=front(), timing=TIMING, limits=FrontLimits(queue_seconds=1, max_runs_per_key=0), defaults=Defaults(model="")
     )
     node = Node(options, cast(ClusterStore, broken), cast(Store, None), None, lambda: 0, fault=faults.append)
     listening = asyncio.create_task(node._listen())

@@ -72,10 +72,7 @@ def code_of(response: ChatResponse) -> object:
 
 async def test_a_request_waits_while_all_runners_are_busy(database: str, tmp_path: Path) -> None:
     source = scripted()
-    async with (
-        node(database, tmp_path, small("a"), source),
-        node(database, tmp_path, front(), limits=QUEUE) as one,
-    ):
+    async with node(database, tmp_path, small("a"), source), node(database, tmp_path, front(), limits=QUEUE) as one:
         first = await occupy(one)
         queued = [await queue(one, later(str(number))) for number in range(2)]
         places = [(await shown(one, run.id)).metadata.queue for run in queued]
@@ -139,10 +136,7 @@ async def test_a_claim_of_a_dead_runner_waits_again_and_its_late_start_is_refuse
 
 
 async def test_the_same_request_joins_the_one_in_the_queue(database: str, tmp_path: Path) -> None:
-    async with (
-        node(database, tmp_path, small("a"), scripted()),
-        node(database, tmp_path, front(), limits=QUEUE) as one,
-    ):
+    async with node(database, tmp_path, small("a"), scripted()), node(database, tmp_path, front(), limits=QUEUE) as one:
         await occupy(one)
         queued = await queue(one, later(idempotency_key="key", body=b"hello"))
         assert (await take(one, later(idempotency_key="key", body=b"hello"))).id == queued.id
@@ -152,10 +146,7 @@ async def test_the_same_request_joins_the_one_in_the_queue(database: str, tmp_pa
 
 
 async def test_a_question_that_is_asked_twice_is_queued_twice(database: str, tmp_path: Path) -> None:
-    async with (
-        node(database, tmp_path, small("a"), scripted()),
-        node(database, tmp_path, front(), limits=QUEUE) as one,
-    ):
+    async with node(database, tmp_path, small("a"), scripted()), node(database, tmp_path, front(), limits=QUEUE) as one:
         await occupy(one)
         first, again = [await queue(one, later(attempt="first")) for _ in range(2)]
         assert first.id != again.id
@@ -166,10 +157,7 @@ async def test_a_request_whose_first_try_starts_meanwhile_is_not_queued_again(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer to the first try was lost, and its run begins just after the second try has looked for it."""
-    async with (
-        node(database, tmp_path, small("a"), scripted()),
-        node(database, tmp_path, front(), limits=QUEUE) as one,
-    ):
+    async with node(database, tmp_path, small("a"), scripted()), node(database, tmp_path, front(), limits=QUEUE) as one:
         first = await occupy(one, idempotency_key="key", body=b"hello")
         store, looks = one.node.front.store, 0
         find = store.find_run_by_idempotency
@@ -267,10 +255,7 @@ async def test_deleting_a_conversation_empties_its_queue(database: str, tmp_path
 async def test_a_message_interrupts_the_active_run_on_its_runner(database: str, tmp_path: Path, where: str) -> None:
     """Even if that one has no room, and another one has."""
     source, other = scripted(), ScriptedSource(ANSWER)
-    async with (
-        node(database, tmp_path, small("a", "shared"), source),
-        node(database, tmp_path, front()) as one,
-    ):
+    async with node(database, tmp_path, small("a", "shared"), source), node(database, tmp_path, front()) as one:
         first = await occupy(one, workspace="shared")
         async with node(database, tmp_path, small("b", "shared"), other):
             request = asked(

@@ -73,10 +73,7 @@ async def test_a_command_that_fails_too_late_does_not_end_the_run_that_another_p
     async def fails(request: RunRequest) -> Continued:
         raise StoreUnavailable("too slow")
 
-    async with (
-        node(database, tmp_path, runner("one"), _hanging()) as one,
-        node(database, tmp_path, front()) as other,
-    ):
+    async with node(database, tmp_path, runner("one"), _hanging()) as one, node(database, tmp_path, front()) as other:
         held = Held(one, fails)
         asking = asyncio.create_task(other.node.front.take(asked()))
         await until(lambda: held.entered == 1)
@@ -93,10 +90,7 @@ async def test_a_command_that_fails_too_late_does_not_end_the_run_that_another_p
 
 
 async def test_an_outcome_that_comes_too_late_is_not_hinted(database: str, tmp_path: Path) -> None:
-    async with (
-        node(database, tmp_path, runner("one"), _hanging()) as one,
-        node(database, tmp_path, front()) as other,
-    ):
+    async with node(database, tmp_path, runner("one"), _hanging()) as one, node(database, tmp_path, front()) as other:
         before = await other.node.front.start(asked())
         assert one.service is not None
         driven = one.service.runs.find(before.id, ME)

@@ -68,10 +68,7 @@ def _with_lost_runner(
     async def living() -> None:
         source = _unfinished()
         one = runner("one", "shared", labels=["fast"])
-        async with (
-            node(database, folder, one, source) as lost,
-            node(database, folder, front()) as serving,
-        ):
+        async with node(database, folder, one, source) as lost, node(database, folder, front()) as serving:
             run = await serving.node.front.start(asked("Do it.", workspace="shared", **request))
             while run.count < 2:
                 await asyncio.sleep(0.01)

@@ -6,19 +6,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import (
-    Dialect,
-    Encoder,
-    ReplyStart,
-    Route,
-    RunView,
-    StartRun,
-    StoredAnswers,
-)
+from cursor_gateway.dialects.base import Dialect, Encoder, ReplyStart, Route, RunView, StartRun, StoredAnswers
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.answers import (
-    AnswerId,
-)
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.wire.json_body import read_json
 from tests.dialects.plain import PLAIN, PlainEncoder, PlainReply, PlainWhole

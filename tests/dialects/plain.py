@@ -5,23 +5,12 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.dialects.base import (
-    SSE,
-    Dialect,
-    Encoder,
-    Replay,
-    ReplyStart,
-    Route,
-    RunView,
-    StartRun,
-)
+from cursor_gateway.dialects.base import SSE, Dialect, Encoder, Replay, ReplyStart, Route, RunView, StartRun
 from cursor_gateway.dialects.deltas import AnswerFold, AnswerText, Delta, Ended, Translator
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.dialects.replies import EventEncoder, JsonReply
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.answers import (
-    AnswerId,
-)
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.wire.json_body import read_json

@@ -1,22 +1,11 @@
 """The registry of dialects."""
 
-from cursor_gateway.dialects.base import (
-    SSE,
-    Dialect,
-    Replay,
-    Route,
-    RunAction,
-    StartRun,
-)
+from cursor_gateway.dialects.base import SSE, Dialect, Replay, Route, RunAction, StartRun
 from cursor_gateway.dialects.documents.dialect import DocumentsReply
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
-from cursor_gateway.model.answers import (
-    AnswerId,
-)
-from cursor_gateway.server.runs import (
-    Dialects,
-)
+from cursor_gateway.model.answers import AnswerId
+from cursor_gateway.server.runs import Dialects
 
 ROUTE: Route[RunAction] = Route("/a", "a", lambda body, headers: StartRun(messages=[], reply=DocumentsReply(SSE)))
 REPLAY = Replay("a", SSE, lambda run, after: (SseEncoder(after), after))

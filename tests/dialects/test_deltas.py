@@ -21,6 +21,7 @@ from cursor_gateway.dialects.deltas import (
     refusal_line,
 )
 from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEvent,
@@ -29,24 +30,13 @@ from cursor_gateway.model.document_events import (
     TerminalOutput,
     ToolCallArguments,
 )
-from cursor_gateway.model.documents import (
-    ClarificationMetadata,
-    ClarificationQuestion,
-    PlanMetadata,
-    RefusedCall,
-    TerminalCommandMetadata,
-    TextMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-)
 from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.stages.cutting import Cutter
 from tests.dialects.runs import USAGE, done, ended, paused, words
 
-RESULT = ToolCallResult(status="success", data=None)
-COMMAND = TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[])
-PLAN = PlanMetadata(title="All", overview="", todos=[])
+RESULT = documents.ToolCallResult(status="success", data=None)
+COMMAND = documents.TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[])
+PLAN = documents.PlanMetadata(title="All", overview="", todos=[])
 
 
 def deltas(events: list[DocumentEvent], agent_tools: AgentTools = "reasoning") -> list[Delta]:
@@ -113,7 +103,7 @@ def test_readable_text_has_a_blank_line_where_a_tool_call_was() -> None:
     assert readable(*words("Hi"), DocumentStarted("doc_002", "error", 2), *words("Done")) == "HiDone"
 
 
-REFUSED = RefusedCall(document="doc_001", subject="npm test", link="/#/c/conv_1/chat_1/doc_001")
+REFUSED = documents.RefusedCall(document="doc_001", subject="npm test", link="/#/c/conv_1/chat_1/doc_001")
 NOTE = refusal_line([REFUSED])
 
 
@@ -161,14 +151,14 @@ def test_the_agents_own_tools_are_lines_of_reasoning() -> None:
     (plan,) = deltas([ended(PLAN, "Do it.")])
     assert isinstance(plan, Thought)
     assert plan.text.endswith("\n\nDo it.\n")
-    assert deltas([ended(TextMetadata(), "Hi")]) == []
-    assert action_text(ended(TextMetadata(), "Hi").document) is None
+    assert deltas([ended(documents.TextMetadata(), "Hi")]) == []
+    assert action_text(ended(documents.TextMetadata(), "Hi").document) is None
     assert deltas([ended(COMMAND)], "none") == []
 
 
 @pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls"])
 def test_what_the_caller_has_run_is_not_repeated(agent_tools: AgentTools) -> None:
-    run = ToolCallMetadata(
+    run = documents.ToolCallMetadata(
         tool_name="look", tool_call_id="k", arguments={}, result=RESULT, duration_ms=1, ran_by="caller"
     )
     assert deltas([ended(run)], agent_tools) == []
@@ -201,16 +191,15 @@ def test_what_is_held_back_may_be_where_the_answer_is_cut() -> None:
     assert said[-1].reason == "length"
 
 
-QUESTION = ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="Which?", options=[])])
+QUESTION = documents.ClarificationMetadata(
+    questions=[documents.ClarificationQuestion(id="q", text="Which?", options=[])]
+)
 
 
 def test_a_question_is_not_cut_but_left_out_of_an_answer_that_is() -> None:
     ask, whole = ended(QUESTION), Translator("run", "none", Cutter(("x",), None))
     events: list[DocumentEvent] = [ask, done()]
-    assert [delta for event in events for delta in whole.push(event)] == [
-        OpenQuestion("Which?"),
-        Ended(USAGE, USAGE),
-    ]
+    assert [delta for event in events for delta in whole.push(event)] == [OpenQuestion("Which?"), Ended(USAGE, USAGE)]
     cut = AnswerFold("run", "none", Cutter(("b",), None))
     for event in [ask, *words("ab"), ask, done()]:
         cut.push(event)
@@ -234,9 +223,9 @@ def test_a_fold_joins_the_deltas_up_to_the_end() -> None:
 
 
 def test_usage_is_added_up() -> None:
-    first = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15, cached_tokens=70)
-    second = Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3, reasoning_tokens=1, estimated=True)
-    assert add_usage(first, second) == Usage(
+    first = documents.Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15, cached_tokens=70)
+    second = documents.Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3, reasoning_tokens=1, estimated=True)
+    assert add_usage(first, second) == documents.Usage(
         prompt_tokens=11, completion_tokens=7, total_tokens=18, cached_tokens=10, reasoning_tokens=1, estimated=True
     )
 
@@ -247,7 +236,7 @@ def test_usage_is_added_up() -> None:
 def test_costs_that_are_known_are_added_up(
     one: float | UnsetType, two: float | UnsetType, both: float | UnsetType
 ) -> None:
-    used = Usage(prompt_tokens=1, completion_tokens=1, total_tokens=2)
+    used = documents.Usage(prompt_tokens=1, completion_tokens=1, total_tokens=2)
     assert add_usage(replace(used, cost=one), replace(used, cost=two)).cost == both
 
 

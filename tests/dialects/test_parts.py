@@ -173,11 +173,7 @@ def test_a_tool_of_the_caller_is_called_at_the_pause() -> None:
 def test_the_whole_message_has_the_results_as_they_were_sent(data: Any, output: Any) -> None:
     message = MessageParts("chat_1")
     known = KnownMetadata(state="waiting", ran_by="caller")
-    begun: list[DocumentEvent] = [
-        start("tool_call", known),
-        ToolCallStarted("doc_001", "look", "c1"),
-        paused("c1"),
-    ]
+    begun: list[DocumentEvent] = [start("tool_call", known), ToolCallStarted("doc_001", "look", "c1"), paused("c1")]
     told = [part for event in begun for part in message.push(event)]
     assert message.push(ended(called(ran_by="caller", result=data))) == [CallReturned("c1", output, by_caller=True)]
     assert sum(isinstance(part, CallMade) for part in told) == 1

@@ -177,11 +177,7 @@ REJECTED: dict[str, tuple[bytes, int, str]] = {
     ),
     "a long head": (b"GET / HTTP/1.1\r\na: " + b"x" * MAX_HEAD + b"\r\n\r\n", 431, "GET"),
     "line ends without end": (b"\r\n" * MAX_HEAD, 431, "GET"),
-    "long trailers": (
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\na: " + b"x" * MAX_HEAD,
-        431,
-        "POST",
-    ),
+    "long trailers": (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\na: " + b"x" * MAX_HEAD, 431, "POST"),
 }
 
 

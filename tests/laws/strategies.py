@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, RunCancelled
+from cursor_gateway.model import documents
 from cursor_gateway.model.agent_events import (
     Action,
     AgentEvent,
@@ -36,14 +37,6 @@ from cursor_gateway.model.agent_events import (
     Unrecognized,
 )
 from cursor_gateway.model.caller_tools import CallerCall, ToolResult
-from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationOption,
-    ClarificationQuestion,
-    Diff,
-    PlanTodo,
-    TodoChange,
-)
 from cursor_gateway.model.messages import Image
 from cursor_gateway.model.requests import RunInfo
 from tests.laws.agent import (
@@ -103,8 +96,7 @@ def _steps(retry: Retries) -> st.SearchStrategy[Step]:
 
 
 stories: st.SearchStrategy[Story] = st.one_of(
-    st.lists(_steps(Retries(forgets=False)), max_size=25),
-    st.lists(_steps(Retries(forgets=True)), max_size=25),
+    st.lists(_steps(Retries(forgets=False)), max_size=25), st.lists(_steps(Retries(forgets=True)), max_size=25)
 )
 
 # Characters cut in two, and halves that never meet their other half.
@@ -202,7 +194,7 @@ _json: st.SearchStrategy[Any] = st.recursive(
     max_leaves=4,
 )
 _todo_status = st.sampled_from(["pending", "in_progress", "completed", "cancelled"])
-_diffs = st.just(Diff(old_string="a", new_string="b", start_line=1, end_line=1))
+_diffs = st.just(documents.Diff(old_string="a", new_string="b", start_line=1, end_line=1))
 
 actions: st.SearchStrategy[Action] = st.one_of(
     st.builds(
@@ -230,7 +222,9 @@ actions: st.SearchStrategy[Action] = st.one_of(
         overview=texts,
         markdown=texts,
         todos=st.lists(
-            st.builds(PlanTodo, id=st.just("1"), content=texts, status=_todo_status, dependencies=st.just([])),
+            st.builds(
+                documents.PlanTodo, id=st.just("1"), content=texts, status=_todo_status, dependencies=st.just([])
+            ),
             max_size=2,
         ),
     ),
@@ -240,21 +234,22 @@ actions: st.SearchStrategy[Action] = st.one_of(
         title=texts,
         questions=st.lists(
             st.builds(
-                ClarificationQuestion,
+                documents.ClarificationQuestion,
                 id=st.just("q"),
                 text=texts,
-                options=st.lists(st.builds(ClarificationOption, id=st.just("o"), label=texts), max_size=2),
+                options=st.lists(st.builds(documents.ClarificationOption, id=st.just("o"), label=texts), max_size=2),
             ),
             max_size=2,
         ),
         answers=st.lists(
-            st.builds(ClarificationAnswer, question_id=st.just("q"), selected_option_ids=st.just(["o"])), max_size=2
+            st.builds(documents.ClarificationAnswer, question_id=st.just("q"), selected_option_ids=st.just(["o"])),
+            max_size=2,
         ),
     ),
     st.builds(
         TodoUpdate,
         tool=st.just("todo_write"),
-        todos=st.lists(st.builds(TodoChange, id=st.just("1"), status=_todo_status), max_size=2),
+        todos=st.lists(st.builds(documents.TodoChange, id=st.just("1"), status=_todo_status), max_size=2),
         merge=st.booleans(),
     ),
     st.builds(

@@ -20,13 +20,7 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.ag_ui.dialect import ag_ui_dialect
 from cursor_gateway.dialects.ai_sdk.dialect import ai_sdk_dialect
 from cursor_gateway.dialects.base import Dialect
-from cursor_gateway.dialects.documents.request import (
-    answers_of,
-    offer_of,
-    read_answer,
-    read_chat_request,
-    results_of,
-)
+from cursor_gateway.dialects.documents.request import answers_of, offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.dialects.messages.dialect import folder_of, session_of
 from cursor_gateway.dialects.messages.shapes import answer_id as message_answer_id
 from cursor_gateway.dialects.messages.shapes import encode_error as encode_anthropic_error
@@ -162,7 +156,7 @@ PROPERTIES: list[tuple[str, str]] = [
     ("sources.sdk.requests", "sources.test_sdk_requests:test_a_schema_that_has_lost_what_is_dropped_means_the_same"),
     ("dialects.chat.dialect", f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion"),
     ("dialects.documents.dialect", f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion"),
-    ("stages.context_size", "stages.test_context_size:test_the_last_call_read_what_was_added_and_no_more_than_all"),
+    ("stages.usage", "stages.test_usage_context_size:test_the_last_call_read_what_was_added_and_no_more_than_all"),
     ("stages.tool_documents", f"{_LAWS}:test_readable_text_has_blank_lines_between_tools"),
     ("stages.hunks", "stages.test_hunks:test_any_subset_of_hunks_is_applied_exactly"),
     ("stages.caller_runs", "stages.test_caller_runs:test_thinking_is_relative_however_it_is_cut"),

@@ -9,19 +9,8 @@ from hypothesis import strategies as st
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
 from cursor_gateway.model.requests import RunInfo
-from tests.laws import laws
+from tests.laws import laws, strategies
 from tests.laws.agent import Asks, Recording, Retries, Says, Starts, Step, Story, Thinks, play
-from tests.laws.strategies import (
-    STRANGE_CALLS,
-    STRANGE_LINES,
-    agent_events,
-    examples,
-    recordings,
-    runs,
-    stories,
-    torn_recordings,
-    torn_stories,
-)
 
 _agent_tools: st.SearchStrategy[AgentTools] = st.sampled_from(["reasoning", "tool_calls", "none"])
 
@@ -29,26 +18,26 @@ _agent_tools: st.SearchStrategy[AgentTools] = st.sampled_from(["reasoning", "too
 # --- 1 ----------------------------------------------------------------------------------------------
 
 
-@examples(200)
-@given(recordings, runs)
+@strategies.examples(200)
+@given(strategies.recordings, strategies.runs)
 def test_one_byte_at_a_time_is_the_same_as_all_at_once(recording: Recording, run: RunInfo) -> None:
     laws.assert_chunking_does_not_matter(recording.data, run)
 
 
-@examples(200)
-@given(torn_recordings, runs)
+@strategies.examples(200)
+@given(strategies.torn_recordings, strategies.runs)
 def test_chunking_does_not_matter_where_characters_are_cut_in_two(recording: Recording, run: RunInfo) -> None:
     laws.assert_chunking_does_not_matter(recording.data, run)
 
 
-@examples(150)
-@given(torn_recordings, runs, st.floats(0, 1))
+@strategies.examples(150)
+@given(strategies.torn_recordings, strategies.runs, st.floats(0, 1))
 def test_chunking_does_not_matter_where_the_stream_is_cut(recording: Recording, run: RunInfo, where: float) -> None:
     laws.assert_chunking_does_not_matter(recording.data[: int(where * len(recording.data))], run)
 
 
-@examples(250)
-@given(agent_events, runs)
+@strategies.examples(250)
+@given(strategies.agent_events, strategies.runs)
 def test_one_character_at_a_time_is_the_same_whatever_happens_between(events: list[AgentEvent], run: RunInfo) -> None:
     split: list[AgentEvent] = []
     for event in events:
@@ -59,8 +48,8 @@ def test_one_character_at_a_time_is_the_same_whatever_happens_between(events: li
 # --- 2 ----------------------------------------------------------------------------------------------
 
 
-@examples(400)
-@given(stories, st.booleans(), runs)
+@strategies.examples(400)
+@given(strategies.stories, st.booleans(), strategies.runs)
 def test_what_is_said_is_what_the_agent_said(story: Story, partial: bool, run: RunInfo) -> None:
     recording = play(story, partial=partial)
     events = laws.read(recording.data, run)
@@ -68,15 +57,15 @@ def test_what_is_said_is_what_the_agent_said(story: Story, partial: bool, run: R
     assert not laws.response_of(events).metadata.result_differs
 
 
-@examples(400)
-@given(torn_stories, st.booleans(), runs)
+@strategies.examples(400)
+@given(strategies.torn_stories, st.booleans(), strategies.runs)
 def test_characters_that_were_cut_in_two_are_whole_again(story: Story, partial: bool, run: RunInfo) -> None:
     recording = play(story, partial=partial)
     laws.assert_says_exactly(recording.text, laws.read(recording.data, run))
 
 
-@examples(300)
-@given(stories)
+@strategies.examples(300)
+@given(strategies.stories)
 def test_partial_output_says_the_same_as_whole_segments(story: Story) -> None:
     texts = {laws.text_of(laws.read(play(story, partial=partial).data)) for partial in (True, False)}
     assert len(texts) == 1
@@ -109,8 +98,8 @@ def _short_step(step: str, number: int) -> Step:
             return Thinks("ha")
 
 
-@examples(250)
-@given(agent_events, runs)
+@strategies.examples(250)
+@given(strategies.agent_events, strategies.runs)
 def test_any_text_between_any_events_is_said_exactly(events: list[AgentEvent], run: RunInfo) -> None:
     texts = [event.text for event in events[: _end_of(events)] if isinstance(event, TextDelta)]
     laws.assert_says_exactly("".join(texts), laws.assemble(events, run))
@@ -119,20 +108,20 @@ def test_any_text_between_any_events_is_said_exactly(events: list[AgentEvent], r
 # --- 3 ----------------------------------------------------------------------------------------------
 
 
-@examples(500)
-@given(agent_events, runs)
+@strategies.examples(500)
+@given(strategies.agent_events, strategies.runs)
 def test_any_events_in_any_order_give_a_well_formed_stream(events: list[AgentEvent], run: RunInfo) -> None:
     laws.assert_well_formed(laws.assemble(events, run))
 
 
-@examples(250)
-@given(torn_recordings, runs)
+@strategies.examples(250)
+@given(strategies.torn_recordings, strategies.runs)
 def test_any_recording_gives_a_well_formed_stream(recording: Recording, run: RunInfo) -> None:
     laws.assert_well_formed(laws.read(recording.data, run))
 
 
-@examples(400)
-@given(st.lists(st.one_of(st.sampled_from(list(STRANGE_LINES.values())), st.binary(max_size=9)), max_size=8))
+@strategies.examples(400)
+@given(st.lists(st.one_of(st.sampled_from(list(strategies.STRANGE_LINES.values())), st.binary(max_size=9)), max_size=8))
 def test_any_bytes_at_all_give_a_well_formed_stream_that_failed(lines: list[bytes]) -> None:
     events = laws.read(b"\n".join(lines))
     laws.assert_well_formed(events)
@@ -142,15 +131,15 @@ def test_any_bytes_at_all_give_a_well_formed_stream_that_failed(lines: list[byte
 # --- 4 ----------------------------------------------------------------------------------------------
 
 
-@examples(500)
-@given(torn_recordings, runs, st.floats(0, 1))
+@strategies.examples(500)
+@given(strategies.torn_recordings, strategies.runs, st.floats(0, 1))
 def test_a_stream_cut_after_any_byte_says_that_it_failed(recording: Recording, run: RunInfo, where: float) -> None:
     cut = int(where * len(recording.data))
     laws.assert_a_cut_is_told(recording.data, cut, whole=recording.text, run=run)
 
 
-@examples(100)
-@given(recordings, runs)
+@strategies.examples(100)
+@given(strategies.recordings, strategies.runs)
 def test_a_stream_cut_after_any_line_says_that_it_failed(recording: Recording, run: RunInfo) -> None:
     cut = 0
     for line in [b"", *recording.lines]:
@@ -161,20 +150,20 @@ def test_a_stream_cut_after_any_line_says_that_it_failed(recording: Recording, r
 # --- 5 ----------------------------------------------------------------------------------------------
 
 
-@examples(300)
-@given(recordings, runs)
+@strategies.examples(300)
+@given(strategies.recordings, strategies.runs)
 def test_the_stream_of_a_recording_folds_to_its_response(recording: Recording, run: RunInfo) -> None:
     laws.assert_the_stream_folds_to_the_response(laws.read(recording.data, run))
 
 
-@examples(400)
-@given(agent_events, runs)
+@strategies.examples(400)
+@given(strategies.agent_events, strategies.runs)
 def test_the_stream_of_any_events_folds_to_their_response(events: list[AgentEvent], run: RunInfo) -> None:
     laws.assert_the_stream_folds_to_the_response(laws.assemble(events, run))
 
 
-@examples(400)
-@given(agent_events, runs)
+@strategies.examples(400)
+@given(strategies.agent_events, strategies.runs)
 def test_at_a_pause_there_is_what_was_reported_so_far(events: list[AgentEvent], run: RunInfo) -> None:
     laws.assert_a_pause_is_what_there_is(laws.assemble(events, run))
 
@@ -182,8 +171,8 @@ def test_at_a_pause_there_is_what_was_reported_so_far(events: list[AgentEvent], 
 # --- 6 ----------------------------------------------------------------------------------------------
 
 
-@examples(300)
-@given(recordings, runs, _agent_tools, st.booleans())
+@strategies.examples(300)
+@given(strategies.recordings, strategies.runs, _agent_tools, st.booleans())
 def test_the_chunks_of_a_recording_fold_to_its_completion(
     recording: Recording, run: RunInfo, agent_tools: AgentTools, usage: bool
 ) -> None:
@@ -191,8 +180,8 @@ def test_the_chunks_of_a_recording_fold_to_its_completion(
     laws.assert_the_chunks_fold_to_the_completion(events, agent_tools=agent_tools, include_usage=usage)
 
 
-@examples(400)
-@given(agent_events, runs, _agent_tools, st.booleans())
+@strategies.examples(400)
+@given(strategies.agent_events, strategies.runs, _agent_tools, st.booleans())
 def test_the_chunks_of_any_events_fold_to_their_completion(
     events: list[AgentEvent], run: RunInfo, agent_tools: AgentTools, usage: bool
 ) -> None:
@@ -201,8 +190,8 @@ def test_the_chunks_of_any_events_fold_to_their_completion(
     )
 
 
-@examples(300)
-@given(agent_events, runs)
+@strategies.examples(300)
+@given(strategies.agent_events, strategies.runs)
 def test_readable_text_has_blank_lines_between_tools(events: list[AgentEvent], run: RunInfo) -> None:
     laws.assert_readable_text_has_blank_lines_between_tools(laws.assemble(events, run))
 
@@ -211,9 +200,9 @@ def test_readable_text_has_blank_lines_between_tools(events: list[AgentEvent], r
 
 
 @pytest.mark.quick_cases(5)
-@pytest.mark.parametrize("strange", STRANGE_LINES.values(), ids=STRANGE_LINES)
-@examples(30)
-@given(torn_recordings, runs, st.integers(0, 40))
+@pytest.mark.parametrize("strange", strategies.STRANGE_LINES.values(), ids=strategies.STRANGE_LINES)
+@strategies.examples(30)
+@given(strategies.torn_recordings, strategies.runs, st.integers(0, 40))
 def test_a_strange_line_anywhere_changes_nothing_but_its_count(
     strange: bytes, recording: Recording, run: RunInfo, at: int
 ) -> None:
@@ -222,9 +211,9 @@ def test_a_strange_line_anywhere_changes_nothing_but_its_count(
 
 
 @pytest.mark.quick_cases(5)
-@pytest.mark.parametrize(("strange", "plain"), STRANGE_CALLS.values(), ids=STRANGE_CALLS)
-@examples(10)
-@given(torn_recordings, runs, st.integers(0, 40))
+@pytest.mark.parametrize(("strange", "plain"), strategies.STRANGE_CALLS.values(), ids=strategies.STRANGE_CALLS)
+@strategies.examples(10)
+@given(strategies.torn_recordings, strategies.runs, st.integers(0, 40))
 def test_strange_arguments_anywhere_change_nothing_but_their_call(
     strange: bytes, plain: bytes, recording: Recording, run: RunInfo, at: int
 ) -> None:
@@ -232,8 +221,8 @@ def test_strange_arguments_anywhere_change_nothing_but_their_call(
     laws.assert_strange_arguments_are_only_their_calls(recording.lines, before_the_result, strange, plain, run)
 
 
-@examples(100)
-@given(torn_recordings, st.integers(0, 40), st.sampled_from([b"\n", b"\r\n", b" \t\n", b"\n\n"]))
+@strategies.examples(100)
+@given(strategies.torn_recordings, st.integers(0, 40), st.sampled_from([b"\n", b"\r\n", b" \t\n", b"\n\n"]))
 def test_a_blank_line_anywhere_changes_nothing_at_all(recording: Recording, at: int, blank: bytes) -> None:
     lines = [*recording.lines[:at], blank, *recording.lines[at:]]
     assert laws.response_of(laws.read(b"".join(lines))) == laws.response_of(laws.read(recording.data))
@@ -242,14 +231,14 @@ def test_a_blank_line_anywhere_changes_nothing_at_all(recording: Recording, at: 
 # --- 8 ----------------------------------------------------------------------------------------------
 
 
-@examples(400)
-@given(recordings, runs)
+@strategies.examples(400)
+@given(strategies.recordings, strategies.runs)
 def test_thinking_adds_its_documents_and_changes_nothing_else(recording: Recording, run: RunInfo) -> None:
     laws.assert_thinking_only_adds_its_documents(recording.data, run)
 
 
-@examples(400)
-@given(recordings)
+@strategies.examples(400)
+@given(strategies.recordings)
 def test_fences_inline_and_split_have_the_same_text(recording: Recording) -> None:
     laws.assert_fences_do_not_change_the_text(recording.data)
 

@@ -17,13 +17,7 @@ from cursor_gateway.wire.sse import SseDecoder
 from tests.laws.agent import Recording, Story, play
 from tests.laws.laws import assemble, read, replies, text_of
 from tests.laws.strategies import agent_events, examples, recordings, runs, stories, torn_recordings
-from tests.responses_shapes import (
-    CustomToolCall,
-    FunctionCall,
-    read_events,
-    read_response,
-    read_stream,
-)
+from tests.responses_shapes import CustomToolCall, FunctionCall, read_events, read_response, read_stream
 from tests.responses_shapes import text_of as text_of_response
 
 FORMS = Forms({"bash": Declared("custom", "shell", "os")})

@@ -309,7 +309,7 @@ STEPS: dict[str, Steps] = {
         ("~", [Code("~~ ~", "~~ ~")]),
     ],
     "a closing fence at the end of the text closes": [
-        ("```py\na\n```", [FenceOpened(PY, 0, "```py\n"), Code("a", "a")]),
+        ("```py\na\n```", [FenceOpened(PY, 0, "```py\n"), Code("a", "a")])
     ],
     "half a CRLF is held": [
         ("a\r", [Prose("a")]),

@@ -221,12 +221,7 @@ def _host(
 ) -> Iterator[Host]:
     tasks = Tasks(user or User("cancel"))
     with start_blocking_portal() as portal:
-        client = Client(
-            server,
-            mode=mode,
-            elicitation_callback=user,
-            extensions=[tasks] if has_tasks else None,
-        )
+        client = Client(server, mode=mode, elicitation_callback=user, extensions=[tasks] if has_tasks else None)
         with portal.wrap_async_context_manager(client):
             yield Host(portal, client, user or User("cancel"), tasks)
 

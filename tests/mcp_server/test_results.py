@@ -175,10 +175,7 @@ def text(content: str) -> DocumentEvent:
         (text("\nFirst line.\nSecond line."), "First line."),
         (text("x" * 300), "x" * 199 + "…"),
         (DocumentEnded(command("npm test")), "Ran `npm test` (exit status 0)"),
-        (
-            DocumentEnded(make_document("doc_001", 1, "No.", ErrorMetadata(error_code="X", source="y", details=""))),
-            "",
-        ),
+        (DocumentEnded(make_document("doc_001", 1, "No.", ErrorMetadata(error_code="X", source="y", details=""))), ""),
         (Reasoning("Hm."), ""),
         (Paused(response().envelope), "Waiting for an answer"),
     ],

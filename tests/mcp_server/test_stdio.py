@@ -1,18 +1,23 @@
 """`cursor-gateway mcp` over standard input and output, with the official MCP client and the stand-in agent."""
 
+import asyncio
 import json
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import httpx2
 import pytest
 from jsonschema import Draft202012Validator
 
+from cursor_gateway import stdio
+from cursor_gateway.mcp_server.methods import McpMethods
+from cursor_gateway.mcp_server.stdio import StdioMcpServer
 from cursor_gateway.sources.processes import members
+from cursor_gateway.stdio import StdioLines
 from tests.cli.processes import TIMEOUT, finished_process, read_until
 from tests.gateways import RunningGateway, running_gateway
 from tests.mcp_server.host import Host, environment_alone, environment_of, mcp_host, prompted_agents, text_of
@@ -232,6 +237,37 @@ def test_a_folder_must_exist(tmp_path: Path) -> None:
     ended = finished_process("mcp", "--workspace", str(tmp_path / "none"), HOME=str(tmp_path))
     assert ended.returncode == 2
     assert b"does not exist; name one that does." in ended.stderr
+
+
+# --- lines that cannot be read --------------------------------------------------------------------------
+
+
+def test_a_request_that_cannot_be_read_is_answered_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stdio, "_LONGEST", 100_000)
+    lines = [
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":"%s"}}' % (b"x" * 200_000),
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"a":NaN}}',
+        b'{"jsonrpc":"2.0","result":{"a":NaN},"id":3}',  # nobody could tell to what an error is the reply
+        b'{"jsonrpc":"2.0","id":4,"method":"ping"}',
+    ]
+    (tmp_path / "in").write_bytes(b"\n".join(lines))
+
+    async def serve(incoming: int, outgoing: int) -> None:
+        server = StdioMcpServer(StdioLines(incoming, outgoing), cast(McpMethods, None))
+        await server.serve()
+        while server._requests:
+            await asyncio.sleep(0)
+        await server.close()
+
+    with (tmp_path / "in").open("rb") as incoming, (tmp_path / "out").open("wb") as outgoing:
+        asyncio.run(serve(incoming.fileno(), outgoing.fileno()))
+    errors = {reply["id"]: reply["error"] for reply in map(json.loads, (tmp_path / "out").read_bytes().splitlines())}
+    assert list(errors) == [1, 2, 4]
+    assert errors[1]["message"] == stdio.TOO_LONG
+    assert errors[2]["code"] == -32700
+    assert errors[4]["message"].startswith("Send `initialize` first")
 
 
 # --- without a running gateway --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Adjacent deltas are merged, and nothing else changes."""
+"""Adjacent deltas are merged, and nothing else changes; tokens are added."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +9,7 @@ from cursor_gateway.model.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TokenCounts,
     merge_deltas,
 )
 
@@ -44,3 +45,10 @@ def _characters(events: list[AgentEvent]) -> list[object]:
         else:
             found.append(event)
     return found
+
+
+def test_tokens_are_added_and_subtracted() -> None:
+    one = TokenCounts(prompt=1, completion=2, cached=3, reasoning=4)
+    other = TokenCounts(prompt=10, completion=20, cached=30, reasoning=40)
+    assert one.plus(other) == TokenCounts(prompt=11, completion=22, cached=33, reasoning=44)
+    assert one.plus(other).plus(one, -1) == other

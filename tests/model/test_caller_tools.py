@@ -24,12 +24,7 @@ BASH, READ = Tool("bash"), Tool("read")
 
 @pytest.mark.parametrize(
     ("choice", "left"),
-    [
-        (NoTool(), []),
-        (AutoTool(), [BASH, READ]),
-        (RequiredTool(), [BASH, READ]),
-        (NamedTool("read"), [READ]),
-    ],
+    [(NoTool(), []), (AutoTool(), [BASH, READ]), (RequiredTool(), [BASH, READ]), (NamedTool("read"), [READ])],
 )
 def test_a_choice_leaves_some_of_the_tools(choice: ToolChoice, left: list[Tool]) -> None:
     assert list(usable(Offer(tools=[BASH, READ], choice=choice))) == left

@@ -88,9 +88,7 @@ PLAIN: dict[str, tuple[Metadata, dict[str, Any]]] = {
     ),
     "plan": (
         PlanMetadata(
-            title="T",
-            overview="O",
-            todos=[PlanTodo(id="1", content="a", status="in_progress", dependencies=["0"])],
+            title="T", overview="O", todos=[PlanTodo(id="1", content="a", status="in_progress", dependencies=["0"])]
         ),
         {
             "title": "T",
@@ -118,10 +116,7 @@ PLAIN: dict[str, tuple[Metadata, dict[str, Any]]] = {
 
 # The same with every field of ours set, and the names that then appear in the JSON.
 WITH_OURS: list[tuple[Metadata, dict[str, Any]]] = [
-    (
-        CodeReferenceMetadata(file_path="a", start_line=1, end_line=1, language="text", indent=3),
-        {"indent": 3},
-    ),
+    (CodeReferenceMetadata(file_path="a", start_line=1, end_line=1, language="text", indent=3), {"indent": 3}),
     (CodeBlockMetadata(language="text", purpose="example", indent=2), {"indent": 2}),
     (
         FileEditMetadata(

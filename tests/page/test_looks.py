@@ -9,16 +9,7 @@ import cursor_gateway
 from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
 from tests.page.conftest import PHONE, Contexts, both_sizes, opened
-from tests.page.using import (
-    answer_menu,
-    answers,
-    ask,
-    ask_and_wait,
-    conversations,
-    expect_state,
-    menu,
-    prompt_box,
-)
+from tests.page.using import answer_menu, answers, ask, ask_and_wait, conversations, expect_state, menu, prompt_box
 
 _SOURCE = Path(cursor_gateway.__file__).parent
 _MOST_BYTES = 194_000

@@ -9,17 +9,7 @@ from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
 from tests.page.conftest import both_sizes
 from tests.page.scripts import Script
-from tests.page.using import (
-    answers,
-    ask,
-    choose,
-    choose_folder,
-    documents,
-    expect_state,
-    of_type,
-    prompt_box,
-    turns,
-)
+from tests.page.using import answers, ask, choose, choose_folder, documents, expect_state, of_type, prompt_box, turns
 from tests.server.conftest import eventually, invocation, is_gone, unique
 
 pytestmark = both_sizes

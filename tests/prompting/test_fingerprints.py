@@ -36,13 +36,7 @@ messages = st.lists(
 
 @pytest.mark.parametrize(
     "other",
-    [
-        {"owner": "b"},
-        {"workspace": "/v"},
-        {"mode": "ask"},
-        {"tools": ("bash",)},
-        {"client_session": "ses_1"},
-    ],
+    [{"owner": "b"}, {"workspace": "/v"}, {"mode": "ask"}, {"tools": ("bash",)}, {"client_session": "ses_1"}],
     ids=lambda other: next(iter(other)),
 )
 def test_a_session_is_found_in_its_own_scope_only(other: dict[str, object]) -> None:

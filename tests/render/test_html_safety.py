@@ -355,11 +355,7 @@ def test_a_result_nested_absurdly_says_so(data: Any) -> None:
     for _ in range(100_000):
         data = [data]
     call = ToolCallMetadata(
-        tool_name="t",
-        tool_call_id="c",
-        arguments={},
-        result=ToolCallResult(status="success", data=data),
-        duration_ms=0,
+        tool_name="t", tool_call_id="c", arguments={}, result=ToolCallResult(status="success", data=data), duration_ms=0
     )
     assert "nested too deeply" in render_document(make_document("doc_001", 1, None, call))
 

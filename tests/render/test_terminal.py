@@ -238,9 +238,7 @@ def test_calls_in_a_row_stand_together_and_other_documents_apart() -> None:
 
 
 PLAN = PlanMetadata(
-    title="Work",
-    overview="Do it well.",
-    todos=[PlanTodo(id="a", content="First", status="pending", dependencies=[])],
+    title="Work", overview="Do it well.", todos=[PlanTodo(id="a", content="First", status="pending", dependencies=[])]
 )
 
 

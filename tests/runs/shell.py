@@ -8,70 +8,61 @@ from cursor_gateway.model.agent_events import AgentEvent, Plan, Question, RunSta
 from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.messages import Message, ToolMessage
+from cursor_gateway.runs import machine
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.calls import EndAgent
-from cursor_gateway.runs.machine import (
-    Append,
-    Command,
-    GiveAnswer,
-    RunMachine,
-    SetTimer,
-    Start,
-    StartAgent,
-    Terms,
-    Timeouts,
-    Timer,
-)
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 from tests.runs.scripted import info
 
-LIMITS = Timeouts(first_event_seconds=60, idle_seconds=100, run_seconds=1000)
-TERMS = Terms(limits=LIMITS, has_session=True, can_restart=True, fallback="other")
+LIMITS = machine.Timeouts(first_event_seconds=60, idle_seconds=100, run_seconds=1000)
+TERMS = machine.Terms(limits=LIMITS, has_session=True, can_restart=True, fallback="other")
 
 
 class Shell:
     """It asserts what holds for every command, whatever the machine decides."""
 
-    def __init__(self, offer: Offer | None = None, terms: Terms = TERMS, log: Sequence[DocumentEvent] = ()) -> None:
+    def __init__(
+        self, offer: Offer | None = None, terms: machine.Terms = TERMS, log: Sequence[DocumentEvent] = ()
+    ) -> None:
         """`log` is that of a run that another process began."""
         state, assembler, closing = RunState().push_all(log), Assembler(info()), list[DocumentEvent]()
         if log:
             assembler, closing = state.interrupt(info(), "Say it.", "(Another agent continues.)")
         caller = CallerTools(offer, run_id="chat_1") if offer is not None else None
-        self.machine = RunMachine(state, assembler, caller)
+        self.machine = machine.RunMachine(state, assembler, caller)
         self.log, self.now = list(log), 0.0
-        self.due: Start | None = None  # how an agent is to be started
+        self.due: machine.Start | None = None  # how an agent is to be started
         self.works = False  # one does
         self.must_end = False  # whatever there is
-        self.starts: list[Start] = []
+        self.starts: list[machine.Start] = []
         self.held: set[str] = set()
         self.answers: dict[str, object] = {}  # that were delivered
-        self.timers: dict[Timer, float] = {}  # and when they fire
+        self.timers: dict[machine.Timer, float] = {}  # and when they fire
         self.said: list[RunStarted | TitleGiven] = []  # of its session and its conversation
-        self.do([Append(closing)] if closing else [])
+        self.do([machine.Append(closing)] if closing else [])
         self.do(self.machine.started(terms, self.now))
 
-    def do(self, commands: Sequence[Command]) -> Sequence[Command]:
+    def do(self, commands: Sequence[machine.Command]) -> Sequence[machine.Command]:
         for command in commands:
             match command:
-                case Append(events=events):
+                case machine.Append(events=events):
                     assert self.done is None, "nothing comes after the end"
                     self.log += events
                     self.machine.state.push_all(events)
-                case StartAgent(start=start):
+                case machine.StartAgent(start=start):
                     assert not self.works, "one agent at a time"
                     assert self.due is None
                     self.due = start
                 case EndAgent():
                     self.must_end = True
-                case GiveAnswer(id=id, answer=answer):
+                case machine.GiveAnswer(id=id, answer=answer):
                     if id in self.held:
                         self.held.remove(id)
                         self.answers[id] = answer
                     else:
                         assert answer is None, "an answer is delivered once, to an agent that waits"
-                case SetTimer(timer=timer, seconds=seconds):
+                case machine.SetTimer(timer=timer, seconds=seconds):
                     self.timers.pop(timer, None)
                     if seconds is not None:
                         self.timers[timer] = self.now + seconds
@@ -97,12 +88,12 @@ class Shell:
         assert self.due is not None
         start, self.due = self.due, None
         self.starts.append(start)
-        news = list(self.machine.news()) if start is Start.RESUMED else []
+        news = list(self.machine.news()) if start is machine.Start.RESUMED else []
         self.works, self.must_end = True, False
-        self.machine.agent_started(start in (Start.FIRST, Start.RESUMED), self.now)
+        self.machine.agent_started(start in (machine.Start.FIRST, machine.Start.RESUMED), self.now)
         return news
 
-    def say(self, *events: AgentEvent) -> Sequence[Command]:
+    def say(self, *events: AgentEvent) -> Sequence[machine.Command]:
         assert self.works
         return self.do(self.machine.agent_said(events, self.now))
 
@@ -137,15 +128,15 @@ class Shell:
         self.do(commands)
         return pause
 
-    def fire(self, timer: Timer) -> Sequence[Command]:
+    def fire(self, timer: machine.Timer) -> Sequence[machine.Command]:
         due = self.timers.pop(timer)
         self.now = max(self.now, due)
         match timer:
-            case Timer.LIMITS:
+            case machine.Timer.LIMITS:
                 return self.do(self.machine.limits_timer_fired(due, self.now))
-            case Timer.CALLS:
+            case machine.Timer.CALLS:
                 return self.do(self.machine.calls_timer_fired(self.now))
-            case Timer.READERS:
+            case machine.Timer.READERS:
                 return self.do(self.machine.readers_left(0, 0))
 
     @property

@@ -61,11 +61,7 @@ class Place:
     async def ask(self, owner: str = "me", model: str | None = None, *, clients_retry: bool = True) -> str:
         """How the run ended, once its agent is gone."""
         order = RunRequest(
-            owner=owner,
-            messages=[UserMessage("Hi.")],
-            model=model,
-            request_id="req_1",
-            clients_retry=clients_retry,
+            owner=owner, messages=[UserMessage("Hi.")], model=model, request_id="req_1", clients_retry=clients_retry
         )
         run = await self.service.start(order)
         assert isinstance(run, Run)

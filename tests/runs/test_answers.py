@@ -3,6 +3,9 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.agent_events import AgentEvent, Command, Outcome, Plan, Question, ToolEnded, ToolStarted
 from cursor_gateway.model.answers import (
     Permission,
@@ -52,6 +55,10 @@ async def test_a_run_that_has_ended_goes_on_with_all_answers_in_one_turn(tmp_pat
         await until(lambda: run.done is not None)
         documents = (await response_of(run)).documents
         decided = PermissionDecisions({documents[0].id: Permission("once")})
+        unknown = QuestionAnswers([ClarificationAnswer(question_id="none", selected_option_ids=[], text="no.txt")])
+        with pytest.raises(InvalidRequest):
+            await one.service.answer(run.id, Asker(owner=ME), SeveralAnswers([decided, unknown]))
+        assert await one.service.host.permissions(ME) == []
         for _ in range(2):  # the same again joins the turn
             given = SeveralAnswers([decided, ANSWERS])
             continued = await one.service.answer(run.id, Asker(owner=ME), given)
@@ -73,6 +80,11 @@ async def test_a_run_that_waits_gets_each_answer(tmp_path: Path) -> None:
         answered = asyncio.create_task(run.answer("b", ASKED))
         await until(lambda: run.is_waiting and set(run.questions.asked) == {"a", "b"})
         document, _ = (await response_of(run)).documents
+        allowed = PermissionDecisions({document.id: Permission("workspace")})
+        with pytest.raises(InvalidRequest):  # none takes effect if one is refused
+            await one.service.answer(run.id, Asker(owner=ME), SeveralAnswers([allowed, PlanDecision("accept")]))
+        assert await one.service.host.permissions(ME) == []
+        assert set(run.questions.asked) == {"a", "b"}
         given: RunAnswer = SeveralAnswers([PermissionDecisions({document.id: Permission("once")}), ANSWERS])
         continued = await one.service.answer(run.id, Asker(owner=ME), given)
         assert continued.run is run

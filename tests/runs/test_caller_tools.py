@@ -29,12 +29,7 @@ from tests.runs.scripted import (
 )
 
 RAN = Command(tool="shell", command="touch x", exit_code=0)
-EVENTS: list[AgentEvent] = [
-    ToolStarted("1", RAN),
-    ToolEnded("1", RAN, Outcome()),
-    *say("All is done."),
-    FINISHED,
-]
+EVENTS: list[AgentEvent] = [ToolStarted("1", RAN), ToolEnded("1", RAN, Outcome()), *say("All is done."), FINISHED]
 
 
 def with_tools(log: LiveLog | None = None) -> Run:

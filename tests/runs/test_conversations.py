@@ -185,12 +185,6 @@ def test_a_history_that_is_out_of_reach_costs_the_memory_and_not_the_answer(
     assert list(at_once(known.find_by_history(SCOPE, messages)).new) == messages
 
 
-def test_new_ones_have_ids_of_their_own(known: Conversations) -> None:
-    ids = {known.new("/w", [UserMessage("one")]).id for _ in range(100)}
-    assert len(ids) == 100
-    assert all(known.folder(id).name == id for id in ids)
-
-
 # --- one turn at a time ---------------------------------------------------------------------------------
 
 
@@ -206,16 +200,6 @@ def test_the_session_is_that_of_the_latest_run(
 
 
 # --- removing -------------------------------------------------------------------------------------------
-
-
-def test_what_is_removed_is_gone(known: Conversations, store: SqliteStore) -> None:
-    said(store)
-    assert not asyncio.run(known.remove("conv_1", "you"))
-    assert not asyncio.run(known.remove("conv_2", "me"))
-    assert asyncio.run(known.remove("conv_1", "me"))
-    assert not asyncio.run(known.remove("conv_1", "me"))
-    with pytest.raises(NotFound):
-        asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")]))
 
 
 def test_folders_without_a_conversation_are_strays(
@@ -238,11 +222,6 @@ def test_the_files_of_each_conversation_are_counted(known: Conversations, store:
         (known.folder(id) / "images").mkdir(parents=True)
         (known.folder(id) / "images" / "a.png").write_bytes(b"x" * 1000)
     assert asyncio.run(known.file_sizes()) == {"conv_1": 1000, "conv_2": 1000}
-
-
-def test_there_may_be_no_folders_at_all(known: Conversations, store: SqliteStore) -> None:
-    assert asyncio.run(known.strays(store, 0)) == []
-    assert asyncio.run(known.file_sizes()) == {}
 
 
 def test_a_run_that_was_stopped_keeps_nobody_waiting(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cursor_gateway import errors
 from cursor_gateway.model.caller_tools import Offer, Tool
@@ -41,14 +42,16 @@ async def test_a_retry_joins_the_run_while_it_goes_on_and_when_it_has_ended(tmp_
 
 
 @pytest.mark.parametrize(("minutes", "is_new"), [(14, False), (16, True)])
-async def test_a_numbered_retry_comes_within_minutes_of_the_end(tmp_path: Path, minutes: int, is_new: bool) -> None:
+async def test_a_numbered_retry_comes_within_minutes_of_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int, is_new: bool
+) -> None:
     """Later it is of another question with the same words, whose first attempt did not arrive."""
     place = Place(tmp_path, ScriptedSource(ANSWERS))
     first = await place.service.take(asking(attempt="retry"))
     await running(first).gone()
     identify = place.service._identify
-    now_ms = identify._now_ms()
-    identify._now_ms = lambda: now_ms + minutes * 60_000
+    parts = identify._parts
+    identify._parts = replace(parts, now_ms=lambda: parts.now_ms() + minutes * 60_000)
     again = await place.service.take(asking(attempt="retry"))
     assert (again.run.id != first.run.id) == is_new
     if isinstance(again.run, Run):

@@ -8,32 +8,25 @@ import pytest
 
 from cursor_gateway.errors import NotFound
 from cursor_gateway.model.messages import Image
-from cursor_gateway.runs.conversations import (
-    AttachedImage,
-    ImagePlace,
-    WorkspaceImage,
-    read_image_file,
-    size_of,
-    write_images,
-)
+from cursor_gateway.runs import conversations
 
 
 def test_images_that_are_the_same_share_a_private_file(tmp_path: Path) -> None:
     images = [Image(2, "image/png", b"one"), Image(0, "image/gif", b"two!"), Image(3, "image/png", b"one")]
-    written = write_images(images, tmp_path / "a" / "images")
+    written = conversations.write_images(images, tmp_path / "a" / "images")
     assert [image for image, _ in written] == images
     assert [Path(path).read_bytes() for _, path in written] == [b"one", b"two!", b"one"]
     assert written[0][1] == written[2][1]
     for _, path in written:
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    assert size_of(tmp_path) == 7
+    assert conversations.size_of(tmp_path) == 7
 
 
 def test_a_file_that_others_could_read_is_made_private(tmp_path: Path) -> None:
     image = Image(0, "image/png", b"one")
     (tmp_path / image.name).write_bytes(b"longer than before")
     (tmp_path / image.name).chmod(0o644)
-    ((_, path),) = write_images([image], tmp_path)
+    ((_, path),) = conversations.write_images([image], tmp_path)
     assert Path(path).read_bytes() == b"one"
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
@@ -42,28 +35,28 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     image = Image(0, "image/png", b"one")
     target = tmp_path / "elsewhere"
     (tmp_path / image.name).symlink_to(target)
-    write_images([image], tmp_path)
+    conversations.write_images([image], tmp_path)
     assert not target.exists()
     assert (tmp_path / image.name).read_bytes() == b"one"
     (tmp_path / "outside").mkdir()
     (tmp_path / "images").symlink_to(tmp_path / "outside")
     with pytest.raises(OSError, match="a link to one"):
-        write_images([image], tmp_path / "images")
+        conversations.write_images([image], tmp_path / "images")
     assert list((tmp_path / "outside").iterdir()) == []
 
 
 def test_what_is_not_there_takes_no_room(tmp_path: Path) -> None:
-    assert size_of(tmp_path / "nowhere") == 0
+    assert conversations.size_of(tmp_path / "nowhere") == 0
     (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
-    assert size_of(tmp_path) == len(str(tmp_path / "nowhere"))
+    assert conversations.size_of(tmp_path) == len(str(tmp_path / "nowhere"))
 
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
 
 
-def refused(place: ImagePlace, folder: Path, workspace: Path | None) -> bool:
+def refused(place: conversations.ImagePlace, folder: Path, workspace: Path | None) -> bool:
     try:
-        read_image_file(place, folder, None if workspace is None else str(workspace))
+        conversations.read_image_file(place, folder, None if workspace is None else str(workspace))
     except NotFound:
         return True
     return False
@@ -71,11 +64,11 @@ def refused(place: ImagePlace, folder: Path, workspace: Path | None) -> bool:
 
 def test_an_attached_image_is_read_by_its_name_only(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "conversations" / "conv"
-    ((image, _),) = write_images([Image(0, "image/png", PNG)], folder / "images")
-    assert read_image_file(AttachedImage(image.name), folder, None) == PNG
+    ((image, _),) = conversations.write_images([Image(0, "image/png", PNG)], folder / "images")
+    assert conversations.read_image_file(conversations.AttachedImage(image.name), folder, None) == PNG
     (folder / "secret.png").write_bytes(PNG)
-    assert refused(AttachedImage("../secret.png"), folder, None)
-    assert refused(AttachedImage("0" * 16 + ".png"), folder, None)
+    assert refused(conversations.AttachedImage("../secret.png"), folder, None)
+    assert refused(conversations.AttachedImage("0" * 16 + ".png"), folder, None)
 
 
 def test_an_image_of_the_workspace_is_one_and_is_in_it(tmp_path: Path) -> None:
@@ -89,10 +82,12 @@ def test_an_image_of_the_workspace_is_one_and_is_in_it(tmp_path: Path) -> None:
     (work / "large.png").write_bytes(PNG)
     os.truncate(work / "large.png", 10_000_001)
     for path in ("docs/a b.png", "docs/../docs/a b.png", str(work / "docs" / "a b.png")):
-        assert read_image_file(WorkspaceImage(path), tmp_path, str(work)) == PNG
+        assert conversations.read_image_file(conversations.WorkspaceImage(path), tmp_path, str(work)) == PNG
     for path in ("fake.png", "../outside.png", "link.png", "pipe.png", "large.png", "docs", "none.png", "", "a\0b"):
-        assert refused(WorkspaceImage(path), tmp_path, work), path
-    assert refused(WorkspaceImage("docs/a b.png"), tmp_path, None)  # a workspace that may not be used any more
+        assert refused(conversations.WorkspaceImage(path), tmp_path, work), path
+    assert refused(
+        conversations.WorkspaceImage("docs/a b.png"), tmp_path, None
+    )  # a workspace that may not be used any more
 
 
 def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,4 +104,4 @@ def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(tmp_path: Path, mo
         return is_inside(path, other)
 
     monkeypatch.setattr(Path, "is_relative_to", swapped)
-    assert refused(WorkspaceImage("docs/a.png"), tmp_path, work)
+    assert refused(conversations.WorkspaceImage("docs/a.png"), tmp_path, work)

@@ -421,10 +421,7 @@ WORDS = events(*say(*(f"{number} " for number in range(8))), FINISHED)
 
 @pytest.mark.parametrize("is_far_away", [False, True])
 @examples(30)
-@given(
-    sizes=st.lists(st.integers(1, 4), max_size=6),
-    patience=st.lists(st.integers(0, 6), min_size=8, max_size=8),
-)
+@given(sizes=st.lists(st.integers(1, 4), max_size=6), patience=st.lists(st.integers(0, 6), min_size=8, max_size=8))
 def test_a_flush_can_be_cancelled_at_any_point(
     tmp_path_factory: pytest.TempPathFactory, is_far_away: bool, sizes: list[int], patience: list[int]
 ) -> None:

@@ -67,7 +67,7 @@ def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     assert done.failure is not None
     assert (done.envelope.status, done.failure.code) == ("error", "gateway_restarted")
     assert (done.failure.source, done.failure.retryable) == ("gateway", True)
-    assert "partial output was kept. Send the message again" in done.failure.message
+    assert "killed during this run. Send the message again" in done.failure.message
     stored = blocking(store).run("run", ME)
     assert stored is not None
     assert (stored.state, stored.failure_code, stored.ended_ms) == ("error", "gateway_restarted", 5000)

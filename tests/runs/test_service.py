@@ -490,9 +490,9 @@ async def test_the_tools_of_a_large_request_do_not_keep_the_loop_busy(
     place = Place(tmp_path, ScriptedSource(ANSWERS))
     by: list[threading.Thread] = []
 
-    def compressed(request: RunRequest) -> bytes:
+    def compressed(offer: Offer, request: RunRequest) -> bytes:
         by.append(threading.current_thread())
-        return continuation_of(request)
+        return continuation_of(offer, request)
 
     monkeypatch.setattr(starter, "continuation_of", compressed)
     offer = Offer(tools=[Tool("look", "Looks.", {"type": "object"})])

@@ -85,8 +85,7 @@ async def test_of_turns_that_come_at_once_all_but_one_are_refused_if_nobody_may_
         first = await one.start("first")
         await first.gone()
         started = await asyncio.gather(
-            *(one.start(f"turn {number}", first.info.conversation_id) for number in range(MANY)),
-            return_exceptions=True,
+            *(one.start(f"turn {number}", first.info.conversation_id) for number in range(MANY)), return_exceptions=True
         )
         (run,) = (outcome for outcome in started if isinstance(outcome, Run))
         assert sum(isinstance(outcome, ConversationBusy) for outcome in started) == MANY - 1

@@ -15,17 +15,7 @@ from cursor_gateway.sources.processes import AGENT
 from tests.cli.processes import finished
 from tests.gateways import RunningGateway, running_gateway
 from tests.security.conftest import ALICE, BOB, CURSOR_KEY, OPERATORS, with_key
-from tests.server.conftest import (
-    chat,
-    eventually,
-    growing,
-    http_client,
-    invocation,
-    question,
-    standin,
-    text_of,
-    unique,
-)
+from tests.server.conftest import chat, eventually, growing, http_client, invocation, question, standin, text_of, unique
 from tests.server.test_caller_tools import PNG, WEATHER, Caller, call, only_call, program, say
 
 OURS = [ALICE, BOB, hash_key(ALICE), hash_key(ALICE).removeprefix("sha256:"), OPERATORS]
@@ -221,10 +211,7 @@ def test_a_fault_tells_the_caller_an_id_and_the_log_the_rest(tmp_path: Path) -> 
 def test_no_prompt_answer_or_tool_result_is_in_the_log_at_its_most_talkative(tmp_path: Path) -> None:
     """The libraries that carry them log them at this level: the MCP server, its streams, the parser of Markdown."""
     asked, given, answered = unique(), unique(), unique()
-    with (
-        running_gateway(tmp_path / "home", "--log-level", "debug") as gateway,
-        http_client(gateway) as http,
-    ):
+    with running_gateway(tmp_path / "home", "--log-level", "debug") as gateway, http_client(gateway) as http:
         steps = program(call("weather", city=asked), say(f"# It is {answered}\n\n- [x](http://example.org)\n"))
         caller = Caller(http, f"{asked} {steps}", [WEATHER])
         assert caller.converse(lambda name, arguments: given).startswith("# It is")

@@ -22,10 +22,7 @@ def gateway_of(home: Path, **settings: str) -> Iterator[tuple[RunningGateway, ht
     """All three sources can be chosen."""
     given = {"sdk_bridge": ",".join(install_bridge(home / "bridge")), **settings}
     environment = {"CURSOR_API_KEY": "key", "LISTED": "yes", "UNLISTED": "no"}
-    with (
-        running_gateway(home, settings=given, environment=environment) as gateway,
-        http_client(gateway) as client,
-    ):
+    with running_gateway(home, settings=given, environment=environment) as gateway, http_client(gateway) as client:
         yield gateway, client
 
 

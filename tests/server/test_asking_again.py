@@ -137,11 +137,7 @@ def test_who_wants_only_to_know_the_run_gets_it_at_once_and_may_come_and_go(
 @pytest.mark.parametrize("leaving", ["cancel", "finish"])
 def test_a_cut_answer_says_that_it_was_cut(http: httpx2.Client, stream: bool, leaving: str) -> None:
     cut = completion(
-        http,
-        standin("slow count=50 delay_ms=100"),
-        max_tokens=1,
-        stream=stream,
-        cursor={"whenClientLeaves": leaving},
+        http, standin("slow count=50 delay_ms=100"), max_tokens=1, stream=stream, cursor={"whenClientLeaves": leaving}
     )
     assert cut.status_code == 200
     id = cut.headers["x-chat-id"]

@@ -15,16 +15,7 @@ import pytest
 from cursor_gateway.sources.processes import members
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import read_stream, validate_completion
-from tests.server.conftest import (
-    TIMEOUT,
-    Json,
-    conversation_folder,
-    eventually,
-    http_client,
-    invocations,
-    sse,
-    unique,
-)
+from tests.server.conftest import TIMEOUT, Json, conversation_folder, eventually, http_client, invocations, sse, unique
 from tests.server.test_leaks import ended_agents
 
 CITY: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -261,10 +252,7 @@ def test_more_is_said_while_the_run_goes_on(gateway: RunningGateway, http: httpx
     caller.give((asked["id"], "sunny"))
     body = {"model": "auto", "messages": caller.messages, "tools": [WEATHER], "stream": True}
     body["cursor"] = {"whenClientLeaves": "finish"}
-    with (
-        suppress(httpx2.TimeoutException),
-        http.stream("POST", "/v1/chat/completions", json=body, timeout=1) as left,
-    ):
+    with suppress(httpx2.TimeoutException), http.stream("POST", "/v1/chat/completions", json=body, timeout=1) as left:
         left.read()
     caller.messages.append({"role": "user", "content": f"{mark} standin: say size=99\n---\nStopped."})
     assert caller.ask()["content"].startswith("Stopped.")

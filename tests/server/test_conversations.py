@@ -8,17 +8,7 @@ import httpx2
 import pytest
 
 from tests.gateways import RunningGateway
-from tests.server.conftest import (
-    Dialect,
-    ask,
-    chat,
-    growing,
-    invocation,
-    option,
-    standin,
-    text_of,
-    unique,
-)
+from tests.server.conftest import Dialect, ask, chat, growing, invocation, option, standin, text_of, unique
 
 DIALECTS: list[Dialect] = ["documents", "openai"]
 

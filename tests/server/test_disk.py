@@ -20,18 +20,7 @@ from cursor_gateway.store.sqlite.run_files import FOLDER
 from tests.cli.processes import finished_process
 from tests.gateways import RunningGateway, running_gateway
 from tests.laws.folds import fold_documents, read_sse
-from tests.server.conftest import (
-    Json,
-    ask,
-    chat,
-    eventually,
-    growing,
-    http_client,
-    sse,
-    standin,
-    text_of,
-    unique,
-)
+from tests.server.conftest import Json, ask, chat, eventually, growing, http_client, sse, standin, text_of, unique
 from tests.server.test_killed import kill
 from tests.server.test_leaks import ended_agents
 

@@ -416,11 +416,7 @@ KEYED = Settings(api_keys={"alice": hash_key(ALICE), "bob": hash_key(BOB)})
 
 def test_every_key_has_its_owner_in_either_header() -> None:
     for key, owner in ((ALICE, "alice"), (BOB, "bob")):
-        for header in (
-            ("authorization", f"Bearer {key}"),
-            ("authorization", f"bearer  {key} "),
-            ("x-api-key", key),
-        ):
+        for header in (("authorization", f"Bearer {key}"), ("authorization", f"bearer  {key} "), ("x-api-key", key)):
             assert ask(HOST, header, settings=KEYED).owner == owner
 
 

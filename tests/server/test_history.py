@@ -16,6 +16,7 @@ from cursor_gateway.cli.assembly.composition import Gateway, compose, keep_histo
 from cursor_gateway.keys import hash_key
 from cursor_gateway.model.messages import UserMessage, read_image
 from cursor_gateway.runs.run_service import RunRequest
+from cursor_gateway.runs.starter import now_ms
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.processes import members
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -371,7 +372,7 @@ async def test_what_was_not_used_for_long_goes(tmp_path: Path, monkeypatch: pyte
     day = 24 * 3600 * 1000
     gateway = await compose(settings)
     made = [await said(gateway, text) for text in ("one", "two", "three")]
-    clock = composition.now_ms
+    clock = now_ms
     monkeypatch.setattr(composition, "now_ms", lambda: clock() + day)
     assert set(await kept(gateway, settings, 3)) == set(made)
     monkeypatch.setattr(composition, "now_ms", lambda: clock() + 3 * day)

@@ -60,14 +60,7 @@ def test_json_is_one_object_a_line_with_the_time_in_utc() -> None:
     assert list(line)[:3] == ["timestamp", "level", "event"]
     assert line["timestamp"].endswith("Z")
     del line["timestamp"]
-    assert line == {
-        "level": "info",
-        "event": "said",
-        "number": 1,
-        "flag": True,
-        "nothing": None,
-        "other": "{'a': [1]}",
-    }
+    assert line == {"level": "info", "event": "said", "number": 1, "flag": True, "nothing": None, "other": "{'a': [1]}"}
 
 
 def test_auto_is_human_on_a_terminal_and_json_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

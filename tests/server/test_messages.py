@@ -12,17 +12,7 @@ import httpx2
 import msgspec
 import pytest
 
-from tests.anthropic_shapes import (
-    Error,
-    Message,
-    SearchResult,
-    ServerToolUse,
-    ToolUse,
-    events_of,
-    fold,
-    read_message,
-    text_of,
-)
+from tests import anthropic_shapes
 from tests.failure_table import ROWS, Row
 from tests.gateways import RunningGateway
 from tests.server.conftest import (
@@ -61,27 +51,27 @@ def create(http: httpx2.Client, messages: Any, headers: Json | None = None, **fi
     return http.post("/v1/messages", params={"beta": "true"}, json=body, headers=headers)
 
 
-def read(reply: httpx2.Response) -> Message:
+def read(reply: httpx2.Response) -> anthropic_shapes.Message:
     """Whole or streamed, it must be right."""
     assert reply.status_code == 200, reply.text
     if not reply.headers["content-type"].startswith("text/event-stream"):
-        return read_message(reply.content)
-    message = fold(events_of(reply.content))
-    assert isinstance(message, Message), message
+        return anthropic_shapes.read_message(reply.content)
+    message = anthropic_shapes.fold(anthropic_shapes.events_of(reply.content))
+    assert isinstance(message, anthropic_shapes.Message), message
     return message
 
 
-def created(http: httpx2.Client, messages: Any, headers: Json | None = None, **fields: Any) -> Message:
+def created(http: httpx2.Client, messages: Any, headers: Json | None = None, **fields: Any) -> anthropic_shapes.Message:
     return read(create(http, messages, headers, **fields))
 
 
-def echoed(message: Message) -> Json:
+def echoed(message: anthropic_shapes.Message) -> Json:
     """As a client sends it back."""
     return {"role": "assistant", "content": json.loads(msgspec.json.encode(message.content))}
 
 
-def results(message: Message, *texts: str, **more: Any) -> Json:
-    uses = [block for block in message.content if isinstance(block, ToolUse)]
+def results(message: anthropic_shapes.Message, *texts: str, **more: Any) -> Json:
+    uses = [block for block in message.content if isinstance(block, anthropic_shapes.ToolUse)]
     blocks = [
         {"type": "tool_result", "tool_use_id": use.id, "content": text, **more}
         for use, text in zip(uses, texts, strict=True)
@@ -107,7 +97,7 @@ def claude_code(session: str = "", **more: str) -> Json:
 def test_a_message(http: httpx2.Client, stream: bool) -> None:
     reply = create(http, "hello", stream=stream)
     message = read(reply)
-    assert text_of(message) == "You said: hello"
+    assert anthropic_shapes.text_of(message) == "You said: hello"
     assert (message.model, message.stop_reason) == ("auto", "end_turn")
     assert message.usage.input_tokens + message.usage.cache_read_input_tokens > 0
     assert reply.headers["request-id"] == reply.headers["x-request-id"]
@@ -121,7 +111,7 @@ def test_the_text_is_that_of_the_other_dialects(http: httpx2.Client, scenario: s
     expected = read_reply(ask(http, "openai", standin(scenario)), "openai").text
     for actions in ("text", "native"):
         options: Json = {"thinking": {"type": "adaptive"}, "cursor": {"actions": actions}, "stream": stream}
-        assert text_of(created(http, standin(scenario), **options)) == expected
+        assert anthropic_shapes.text_of(created(http, standin(scenario), **options)) == expected
 
 
 def test_a_name_of_claudes_is_answered_and_repeated(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -161,7 +151,7 @@ def test_actions_do_not_hide_the_session(gateway: RunningGateway, http: httpx2.C
 def test_a_run_can_be_read_again_as_a_message(http: httpx2.Client) -> None:
     reply = create(http, "hello", stream=True)
     again = http.get(f"/v1/chat/{read(reply).id}/events", params={"dialect": "messages"})
-    assert text_of(read(again)) == "You said: hello"
+    assert anthropic_shapes.text_of(read(again)) == "You said: hello"
 
 
 # --- beside messages --------------------------------------------------------------------------------
@@ -190,11 +180,11 @@ def test_a_tool_of_the_callers_in_one_run(gateway: RunningGateway, http: httpx2.
     mark, then = unique(), unique()
     messages = [user(f"{mark} {program(call('weather', city='A'), say('It is $1.'))}")]
     asked = created(http, messages, tools=[WEATHER], stream=stream)
-    (use,) = [block for block in asked.content if isinstance(block, ToolUse)]
+    (use,) = [block for block in asked.content if isinstance(block, anthropic_shapes.ToolUse)]
     assert (use.name, use.input, asked.stop_reason) == ("weather", {"city": "A"}, "tool_use")
     messages += [echoed(asked), results(asked, "sunny")]
     answer = created(http, messages, tools=[WEATHER], stream=stream)
-    assert (text_of(answer), answer.stop_reason) == ("It is sunny.", "end_turn")
+    assert (anthropic_shapes.text_of(answer), answer.stop_reason) == ("It is sunny.", "end_turn")
     assert answer.id != asked.id
     assert len(invocations(gateway, mark)) == 1
     created(http, [*messages, echoed(answer), user(then)], tools=[WEATHER])
@@ -207,13 +197,13 @@ def test_several_tools_at_once_and_reminders_beside_their_results(gateway: Runni
     messages = [user(f"{mark} {program(steps, say('They are $1 and $2.'))}")]
     asked = created(http, messages, tools=[WEATHER], stream=True)
     weather = {"A": "sunny", "B": "rainy"}  # the two calls may come in either order
-    uses = [block for block in asked.content if isinstance(block, ToolUse)]
+    uses = [block for block in asked.content if isinstance(block, anthropic_shapes.ToolUse)]
     given = results(asked, *(weather[use.input["city"]] for use in uses))
     given["content"].append({"type": "text", "text": "<system-reminder>Be quick.</system-reminder>"})
     answer = created(http, [*messages, echoed(asked), given], tools=[WEATHER], stream=True)
     reminder = "\n\n<system-reminder>Be quick.</system-reminder>"  # beside the last result
-    assert reminder in text_of(answer)
-    assert text_of(answer).replace(reminder, "").startswith("They are sunny and rainy")
+    assert reminder in anthropic_shapes.text_of(answer)
+    assert anthropic_shapes.text_of(answer).replace(reminder, "").startswith("They are sunny and rainy")
     assert len(invocations(gateway, mark)) == 1
 
 
@@ -223,13 +213,13 @@ def test_the_agents_question_is_claude_codes(gateway: RunningGateway, http: http
     messages, headers = [user(standin("question"))], claude_code()
     reply = create(http, messages, headers, tools=[asking, WEATHER], stream=True)
     asked = read(reply)
-    (use,) = [block for block in asked.content if isinstance(block, ToolUse)]
+    (use,) = [block for block in asked.content if isinstance(block, anthropic_shapes.ToolUse)]
     assert (use.name, asked.stop_reason) == ("AskUserQuestion", "tool_use")
     assert use.input["questions"][0]["question"] == "Which file is meant?"
     messages += [echoed(asked), results(asked, "User has answered: notes.txt")]
     answer = create(http, messages, headers, tools=[asking, WEATHER], stream=True)
     assert answer.headers["x-chat-id"] == reply.headers["x-chat-id"]
-    assert "notes.txt" in text_of(read(answer))
+    assert "notes.txt" in anthropic_shapes.text_of(read(answer))
 
 
 # --- retries ----------------------------------------------------------------------------------------
@@ -293,7 +283,7 @@ def test_another_agent_continues_when_the_gateway_was_killed(tmp_path: Path) -> 
     with own_gateway(tmp_path) as (gateway, http):
         answers = [created(http, messages, headers, tools=[WEATHER], stream=stream) for stream in (True, False)]
         assert len(invocations(gateway, mark)) == 2
-    assert [text_of(answer) for answer in answers] == ["Weather: sunny."] * 2
+    assert [anthropic_shapes.text_of(answer) for answer in answers] == ["Weather: sunny."] * 2
     assert answers[0].id == answers[1].id
 
 
@@ -325,7 +315,7 @@ def test_calls_that_were_made_are_made_again_when_the_gateway_was_killed(tmp_pat
         assert len(invocations(gateway, mark)) == 1
         assert created(http, messages[:1], headers, tools=[WEATHER]).id != first.id  # a rewind: its result had come
         answer = created(http, [*messages, echoed(second), results(second, "rainy")], headers, tools=[WEATHER])
-        assert text_of(answer) == "It is sunny and rainy."
+        assert anthropic_shapes.text_of(answer) == "It is sunny and rainy."
 
 
 # --- Claude Code ------------------------------------------------------------------------------------
@@ -348,7 +338,7 @@ def test_what_it_asks_beside_a_turn_runs_apart_and_writes_nothing(gateway: Runni
             ),
         }
     )
-    assert json.loads(text_of(read(replies["title"]))) == {"title": "A"}
+    assert json.loads(anthropic_shapes.text_of(read(replies["title"]))) == {"title": "A"}
     assert (mode_of(gateway, main), mode_of(gateway, title), mode_of(gateway, search)) == (None, "ask", "ask")
     assert len({reply.headers["x-conversation-id"] for reply in replies.values()}) == 3
 
@@ -357,12 +347,12 @@ def test_a_search_has_what_the_agent_found(tmp_path: Path) -> None:
     with own_gateway(tmp_path, settings={"force": "true"}) as (_, http):
         message = created(http, standin("websearch"), claude_code(), tools=[SEARCH], stream=True)
     _, use, found, _ = message.content
-    assert isinstance(use, ServerToolUse)
-    assert isinstance(found, SearchResult)
+    assert isinstance(use, anthropic_shapes.ServerToolUse)
+    assert isinstance(found, anthropic_shapes.SearchResult)
     assert (use.name, use.input, found.tool_use_id) == ("web_search", {"query": "standin"}, use.id)
     assert isinstance(found.content, list)
     assert [(hit.title, hit.url) for hit in found.content] == [("A page", "https://example.com")]
-    assert text_of(message) == "Searching the web.There is one page."
+    assert anthropic_shapes.text_of(message) == "Searching the web.There is one page."
 
 
 def test_a_summary_leaves_the_run_that_waits_alone(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -375,7 +365,7 @@ def test_a_summary_leaves_the_run_that_waits_alone(gateway: RunningGateway, http
     assert read(summed).stop_reason == "end_turn"
     assert mode_of(gateway, summary) == "ask"
     answer = created(http, messages, headers, tools=[WEATHER], stream=True)
-    assert text_of(answer) == "It is sunny."
+    assert anthropic_shapes.text_of(answer) == "It is sunny."
     assert [option(run["argv"], "--mode") for run in invocations(gateway, mark)] == [None, "ask"]
 
 
@@ -410,12 +400,12 @@ TYPES = {
 }
 
 
-def error_of(reply: httpx2.Response) -> Error:
+def error_of(reply: httpx2.Response) -> anthropic_shapes.Error:
     if reply.headers["content-type"].startswith("text/event-stream"):
-        error = fold(events_of(reply.content))
-        assert isinstance(error, Error)
+        error = anthropic_shapes.fold(anthropic_shapes.events_of(reply.content))
+        assert isinstance(error, anthropic_shapes.Error)
         return error
-    return msgspec.json.decode(reply.content, type=Error)
+    return msgspec.json.decode(reply.content, type=anthropic_shapes.Error)
 
 
 @pytest.mark.quick_cases(19)

@@ -53,10 +53,7 @@ async def test_an_answer_with_any_number_can_be_viewed(number: str, tmp_path: Pa
         (run,) = json.loads((await said(app, "GET", "/v1/runs"))[1])["runs"]
         assert (await said(app, "GET", f"/v1/chat/{run['id']}"))[0] == 200
         base = f"/v1/conversations/{conversation['id']}"
-        forms = [f"/v1/chat/{run['id']}{form}" for form in READ] + [
-            f"{base}/changes",
-            f"{base}/changes",
-        ]
+        forms = [f"/v1/chat/{run['id']}{form}" for form in READ] + [f"{base}/changes", f"{base}/changes"]
         forms += [f"{base}/export?format={form}" for form in ("markdown", "json", "text")] + [base]
         replies = {form: await said(app, "GET", form) for form in forms}
         failed = {form: reply[-300:] for form, (status, reply) in replies.items() if status != 200}

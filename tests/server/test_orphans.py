@@ -27,10 +27,7 @@ def gateway_with(source: str, home: Path) -> Iterator[tuple[RunningGateway, http
     settings = {"source": source.split()[0], "sdk_bridge": ",".join(install_bridge(home / "bridge")), "max_agents": "1"}
     settings["agent_cgroups"] = str(source == IN_CGROUPS).lower()
     environment = {"CURSOR_API_KEY": "key"} if source == "sdk" else {}
-    with (
-        running_gateway(home, settings=settings, environment=environment) as gateway,
-        http_client(gateway) as client,
-    ):
+    with running_gateway(home, settings=settings, environment=environment) as gateway, http_client(gateway) as client:
         yield gateway, client
 
 
@@ -83,10 +80,7 @@ def above(table: Table, pid: int, parent: int) -> int:
 @linux
 @pytest.mark.parametrize("source", [*SOURCES, IN_CGROUPS])
 def test_cancel_replies_when_all_are_dead(source: str, tmp_path: Path, strays: list[int]) -> None:
-    with (
-        gateway_with(source, tmp_path) as (_, client),
-        growing(client, "documents", standin("orphans")) as reply,
-    ):
+    with gateway_with(source, tmp_path) as (_, client), growing(client, "documents", standin("orphans")) as reply:
         pids = started(reply, strays)
         assert len(pids) == 8
         cancel(client, reply)
@@ -117,10 +111,7 @@ def zombies(parent: int) -> list[str]:
 @pytest.mark.parametrize("source", [*SOURCES, IN_CGROUPS])
 @pytest.mark.quick_cases(1)
 def test_nothing_is_left_when_the_agent_is_killed(source: str, tmp_path: Path, strays: list[int]) -> None:
-    with (
-        gateway_with(source, tmp_path) as (gateway, client),
-        growing(client, "documents", standin("orphans")) as reply,
-    ):
+    with gateway_with(source, tmp_path) as (gateway, client), growing(client, "documents", standin("orphans")) as reply:
         pids = started(reply, strays)
         os.kill(agent_of(pids, gateway), signal.SIGKILL)
         assert b"AGENT_CRASHED" in reply.rest()
@@ -197,10 +188,7 @@ def test_a_run_ends_only_its_own_commands(source: str, tmp_path: Path, strays: l
 
 @linux
 def test_a_run_without_commands_leaves_the_commands_of_another_alone(tmp_path: Path, strays: list[int]) -> None:
-    with (
-        gateway_with("cli", tmp_path) as (_, client),
-        growing(client, "documents", standin("orphans")) as reply,
-    ):
+    with gateway_with("cli", tmp_path) as (_, client), growing(client, "documents", standin("orphans")) as reply:
         pids = started(reply, strays)
         chat(client, standin("text"))
         assert alive(pids) == pids

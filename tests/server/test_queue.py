@@ -201,10 +201,7 @@ def test_a_message_can_interrupt_the_active_run(gateway: RunningGateway) -> None
 
 def test_deleting_a_conversation_empties_its_queue(tmp_path: Path) -> None:
     mark = unique()
-    with (
-        running_gateway(tmp_path, "--source", "cli", settings=settings()) as gateway,
-        http_client(gateway) as http,
-    ):
+    with running_gateway(tmp_path, "--source", "cli", settings=settings()) as gateway, http_client(gateway) as http:
         begun = http.post("/v1/chat", json={"message": f"{unique()} {standin('text')}"}).json()
         conversation = begun["conversationId"]
         running = ask(http, f"{unique()} {standin('hang-mid')}")
@@ -244,10 +241,7 @@ def of_key(name: str) -> dict[str, str]:
 
 
 def test_each_key_sees_its_requests_and_an_administrator_the_queue(tmp_path: Path) -> None:
-    with (
-        running_gateway(tmp_path, "--source", "cli", settings=keyed()) as gateway,
-        http_client(gateway) as http,
-    ):
+    with running_gateway(tmp_path, "--source", "cli", settings=keyed()) as gateway, http_client(gateway) as http:
 
         def post(name: str, message: str, **others: object) -> httpx2.Response:
             return http.post("/v1/chat", json={"message": message, **others}, headers=of_key(name))

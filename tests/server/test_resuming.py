@@ -287,12 +287,7 @@ HABITS = st.builds(
     snapshots=st.lists(st.integers(0, 30), max_size=3),
 )
 def test_every_reader_has_the_same_in_the_end(
-    kept: int,
-    script: list[tuple[str, int]],
-    readers: list[Habits],
-    late: Habits,
-    end: str,
-    snapshots: list[int],
+    kept: int, script: list[tuple[str, int]], readers: list[Habits], late: Habits, end: str, snapshots: list[int]
 ) -> None:
     """`kept` are the events that stand beside the store: whoever is further behind reads what is stored."""
 
@@ -469,11 +464,7 @@ async def test_a_run_that_still_goes_on_has_a_snapshot(tmp_path: Path) -> None:
     run = await site.begin()
     await true(lambda: run.count)
     early = await site.snapshot(run.id)
-    assert (early["id"], early["conversationId"], early["status"]) == (
-        run.id,
-        run.info.conversation_id,
-        "streaming",
-    )
+    assert (early["id"], early["conversationId"], early["status"]) == (run.id, run.info.conversation_id, "streaming")
     text, search, command = early["documents"]
     assert (text["content"], text["metadata"]) == ("Look: ", {"format": "markdown"})
     assert (search["metadata"]["toolName"], search["metadata"]["state"]) == ("grep", "running")

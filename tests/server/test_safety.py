@@ -47,11 +47,7 @@ def open_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGa
 @pytest.fixture(scope="module")
 def keyed_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """With two keys, on all addresses, and with a secret for the agent."""
-    settings = {
-        "host": "0.0.0.0",
-        "api_keys": f"alice={hash_key(ALICE)},bob={hash_key(BOB)}",
-        "log_level": "debug",
-    }
+    settings = {"host": "0.0.0.0", "api_keys": f"alice={hash_key(ALICE)},bob={hash_key(BOB)}", "log_level": "debug"}
     environment = {"CURSOR_API_KEY": CURSOR_KEY}
     with running_gateway(
         tmp_path_factory.mktemp("keyed"), settings=settings, environment=environment, knobs={"login": "none"}

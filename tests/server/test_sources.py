@@ -437,11 +437,7 @@ def test_a_persons_request_goes_to_an_agent_that_waits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("knobs", [{"acp_missing": True}, {"version": "2026.01.28-fd13201"}])
 def test_without_one_the_cli_answers_and_its_metadata_says_so(tmp_path: Path, knobs: dict[str, object]) -> None:
-    with (
-        ended_agents(tmp_path),
-        running_gateway(tmp_path, knobs=knobs) as gateway,
-        http_client(gateway) as client,
-    ):
+    with ended_agents(tmp_path), running_gateway(tmp_path, knobs=knobs) as gateway, http_client(gateway) as client:
         person = client.post("/v1/chat", json={"message": "standin: text", "source": "interactive"})
         assert person.json()["status"] == "completed"
         assert person.headers["x-cursor-gateway-fallback"] == "cli"

@@ -15,16 +15,7 @@ import pytest
 
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import read_stream
-from tests.server.conftest import (
-    TIMEOUT,
-    Dialect,
-    ask,
-    growing,
-    http_client,
-    question,
-    sse,
-    standin,
-)
+from tests.server.conftest import TIMEOUT, Dialect, ask, growing, http_client, question, sse, standin
 
 DIALECTS: list[Dialect] = ["documents", "openai"]
 BOTH = "Waiting for the file. It is there."

@@ -157,6 +157,45 @@ def test_a_message_that_cannot_be_handled_is_answered_and_ends_nothing(tmp_path:
     lived(tmp_path, {"go": [ask, told, {"result": 1}, {"result": 2}], "odd": [strange]}, life)
 
 
+@pytest.mark.parametrize("strange", [{"error": "words"}, {"error": None}, {}, {"error": {"code": -1}}])
+def test_a_strange_answer_is_an_answer(tmp_path: Path, strange: dict[str, Any]) -> None:
+    """Otherwise a prompt would wait for its timeout."""
+
+    async def life(connection: AgentConnection) -> None:
+        with pytest.raises(AgentRefused) as caught:
+            await connection.request("odd", {}, 30)
+        assert caught.value.code == -32603
+
+    lived(tmp_path, {"odd": [strange]}, life)
+
+
+@pytest.mark.parametrize("id", [None, 1.5, "a", 0])
+def test_requests_are_answered_under_their_own_ids(tmp_path: Path, id: object) -> None:
+    told = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Hello"}}
+    script = {
+        "go": [
+            {"method": "session/request_permission", "id": id, "params": {"sessionId": "unknown"}},
+            {"method": "session/update", "id": id, "params": {"sessionId": "a", "update": told}},
+            {"result": 1},
+        ]
+    }
+
+    async def life(connection: AgentConnection) -> None:
+        hearer = Hearer()
+        connection.listen("a", cast(RunningTurn, hearer))
+        assert await connection.request("go", {}, 30) == 1
+        assert hearer.received == [told]
+        while (tail := connection._process.stderr_tail).count("received") < 3:
+            await asyncio.sleep(0.001)
+        received = [json.loads(line.removeprefix("received ")) for line in tail.splitlines()][1:]
+        assert [(answer["id"], answer["result"]) for answer in received] == [
+            (id, {"outcome": {"outcome": "cancelled"}}),
+            (id, {}),
+        ]
+
+    lived(tmp_path, script, life)
+
+
 def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None:
     script = {
         "go": [

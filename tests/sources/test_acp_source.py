@@ -493,11 +493,7 @@ async def test_an_agent_that_the_system_has_ended_says_why(place: Place, monkeyp
 
 @pytest.mark.parametrize(
     ("scenario", "code"),
-    [
-        ("fail-auth", "agent_unauthenticated"),
-        ("fail-sandbox", "agent_misconfigured"),
-        ("crash-early", "agent_crashed"),
-    ],
+    [("fail-auth", "agent_unauthenticated"), ("fail-sandbox", "agent_misconfigured"), ("crash-early", "agent_crashed")],
 )
 async def test_what_fails_before_the_first_event_is_raised(place: Place, scenario: str, code: str) -> None:
     async with place.living() as source:

@@ -105,12 +105,7 @@ def test_an_agent_gets_the_environment_of_its_user() -> None:
         "DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/1/bus",
         "PATH": "/usr/bin",
     }
-    assert user.environment(given) == {
-        "HOME": "/home/agent",
-        "USER": "agent",
-        "LOGNAME": "agent",
-        "PATH": "/usr/bin",
-    }
+    assert user.environment(given) == {"HOME": "/home/agent", "USER": "agent", "LOGNAME": "agent", "PATH": "/usr/bin"}
 
 
 def test_the_sdk_is_refused() -> None:

@@ -17,15 +17,7 @@ import pytest
 from cursor_gateway.errors import AgentMissing, HostExhausted, SettingsError
 from cursor_gateway.sources import cgroups, process, spawning
 from cursor_gateway.sources.base import AgentUse
-from cursor_gateway.sources.cgroups import (
-    AgentLimits,
-    Cgroup,
-    Cgroups,
-    delegated,
-    end_agents_in,
-    end_left_over,
-    place,
-)
+from cursor_gateway.sources.cgroups import AgentLimits, Cgroup, Cgroups, delegated, end_agents_in, end_left_over, place
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process import AgentProcess
 

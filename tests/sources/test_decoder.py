@@ -502,10 +502,7 @@ def test_a_call_starts_and_ends_under_its_id_whatever_stands_beside_it() -> None
             "completed", "read", {"args": {"path": "a"}, "result": SUCCESS}, id="x\ny", model_call_id="m", beside=beside
         ),
     )
-    assert found == [
-        ("started", "x\ny", READ, "m"),
-        ("ended", "x\ny", *ended("read", {"path": "a"}, SUCCESS), "m"),
-    ]
+    assert found == [("started", "x\ny", READ, "m"), ("ended", "x\ny", *ended("read", {"path": "a"}, SUCCESS), "m")]
 
 
 def test_an_end_without_arguments_has_those_of_its_start() -> None:
@@ -591,7 +588,7 @@ def test_calls_of_other_tools_are_no_questions(tool: str, args: dict[str, Any]) 
 
 def test_an_end_without_a_start_is_reported() -> None:
     assert tools(call("completed", "read", {"result": SUCCESS})) == [
-        ("ended", "c1", *ended("read", None, SUCCESS), None),
+        ("ended", "c1", *ended("read", None, SUCCESS), None)
     ]
 
 
@@ -653,7 +650,7 @@ def test_absurd_nesting_is_counted_and_skipped() -> None:
     assert tools(line("tool_call", name="grep", arguments=deep)) == [("nested too deeply",)]
     assert tools(query("webSearchRequestQuery", {"args": deep, "toolCallId": "c"})) == []
     assert tools(call("started", "read", {"args": _nested(90)})) == [
-        ("started", "c1", read_call("read", _nested(90)), None),
+        ("started", "c1", read_call("read", _nested(90)), None)
     ]
 
 

@@ -5,16 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway import errors
-from cursor_gateway.sources.cursor.failures import (
-    TrailerWatch,
-    failure_of,
-    known_failure,
-    line_too_long,
-    nearest_names,
-    output_too_large,
-    quoting,
-    reported_failure,
-)
+from cursor_gateway.sources.cursor import failures
 
 USAGE_LIMIT = """Error: You've hit your usage limit
 fallbackModel:
@@ -43,11 +34,7 @@ LAST_WORDS: list[tuple[str, type[errors.AgentError], int]] = [
     ("ConnectError: [resource_exhausted] Error", errors.AgentOverloaded, 429),
     ("T: [resource_exhausted] Error", errors.AgentOverloaded, 429),
     ("S: [resource_exhausted] Error", errors.AgentOverloaded, 429),
-    (
-        "RetriableError: [unavailable] getaddrinfo ENOTFOUND agentn.global.api5.cursor.sh",
-        errors.AgentUnreachable,
-        502,
-    ),
+    ("RetriableError: [unavailable] getaddrinfo ENOTFOUND agentn.global.api5.cursor.sh", errors.AgentUnreachable, 502),
     ("T: [canceled] http/2 stream closed with error code CANCEL (0x8)", errors.AgentUnreachable, 502),
     ("RetriableError: PING timed out", errors.AgentUnreachable, 502),
     ("RetriableError: [internal] Failed to run step, exceeded max retries", errors.AgentUnreachable, 502),
@@ -70,14 +57,14 @@ LAST_WORDS: list[tuple[str, type[errors.AgentError], int]] = [
 @pytest.mark.parametrize(("words", "error", "status"), LAST_WORDS, ids=[words[:40] for words, *_ in LAST_WORDS])
 def test_the_agents_last_words_say_what_went_wrong(words: str, error: type[errors.AgentError], status: int) -> None:
     for text in (words, f"some line before\n{words}\n", words.upper()):
-        found = known_failure(text)
+        found = failures.known_failure(text)
         assert type(found) is error
         assert found.failure().status == status
-        assert type(failure_of(text)) is error
+        assert type(failures.failure_of(text)) is error
 
 
 def test_the_message_tells_what_to_do_and_the_details_are_the_agents_own_words() -> None:
-    failure = failure_of(f"{USAGE_LIMIT}\n").failure()
+    failure = failures.failure_of(f"{USAGE_LIMIT}\n").failure()
     assert failure.details == USAGE_LIMIT
     assert failure.message.startswith("The Cursor account has reached its usage limit; wait for its reset")
     assert failure.message.endswith("The agent says: Your limits reset when your monthly cycle ends on 10/2/2026.")
@@ -85,12 +72,12 @@ def test_the_message_tells_what_to_do_and_the_details_are_the_agents_own_words()
 
 def test_a_message_quotes_the_line_that_says_what_is_wrong() -> None:
     line = "ActionRequiredError: You've reached your usage limit, resets 10/2"
-    assert failure_of(f"Warning: old\n{line}\nmore").failure().message.endswith(f"The agent says: {line}")
-    option = failure_of("error: unknown option '--frob'").failure()
+    assert failures.failure_of(f"Warning: old\n{line}\nmore").failure().message.endswith(f"The agent says: {line}")
+    option = failures.failure_of("error: unknown option '--frob'").failure()
     assert option.message.endswith("one of its options. The agent says: error: unknown option '--frob'")
-    long = failure_of(f"error: unknown option '{'x' * 9000}'").failure()
+    long = failures.failure_of(f"error: unknown option '{'x' * 9000}'").failure()
     assert len(long.message) < 400
-    assert quoting("It failed.", " \n ") == "It failed."
+    assert failures.quoting("It failed.", " \n ") == "It failed."
 
 
 NAMES = ["auto", "gpt-5.4-nano-none", "gpt-5.3-codex-low", "claude-opus-4-8-high", "claude-sonnet-5"]
@@ -98,7 +85,7 @@ NAMES = ["auto", "gpt-5.4-nano-none", "gpt-5.3-codex-low", "claude-opus-4-8-high
 
 def test_a_model_that_is_unknown_is_named_with_the_nearest_ones() -> None:
     words = f"Cannot use this model: gpt-5.4-nona. Available models: {', '.join(NAMES)}"
-    failure = failure_of(f"\x1b[31m{words}\x1b[0m\n").failure()
+    failure = failures.failure_of(f"\x1b[31m{words}\x1b[0m\n").failure()
     assert (failure.code, failure.status, failure.param) == ("model_not_found", 404, "model")
     assert failure.details == words
     assert "gpt-5.4-nona" in failure.message
@@ -108,17 +95,17 @@ def test_a_model_that_is_unknown_is_named_with_the_nearest_ones() -> None:
 
 @pytest.mark.parametrize("end", ["", ".", ". Available models: ", ". Available models: auto, gpt-5"])
 def test_a_model_is_named_where_nothing_is_like_it(end: str) -> None:
-    message = failure_of(f"Cannot use this model: zzz-1.5{end}\nand more").failure().message
+    message = failures.failure_of(f"Cannot use this model: zzz-1.5{end}\nand more").failure().message
     assert "zzz-1.5'" in message
     assert "auto" not in message
 
 
 def test_a_model_that_is_not_named_is_unknown_all_the_same() -> None:
-    assert "--list-models" in failure_of("Cannot use this model").failure().message
+    assert "--list-models" in failures.failure_of("Cannot use this model").failure().message
 
 
 def test_an_absurd_name_is_not_repeated_in_full() -> None:
-    message = failure_of(f"Cannot use this model: {'x' * 100_000}. Available models: auto").failure().message
+    message = failures.failure_of(f"Cannot use this model: {'x' * 100_000}. Available models: auto").failure().message
     assert len(message) < 300
 
 
@@ -138,45 +125,45 @@ def test_an_absurd_name_is_not_repeated_in_full() -> None:
 )
 def test_the_likeliest_names_come_first(wanted: str, names: list[str]) -> None:
     calls = {name: ["Quick and good"] if name == "auto" else [] for name in NAMES}
-    assert nearest_names(wanted, calls) == names
+    assert failures.nearest_names(wanted, calls) == names
 
 
 def test_at_most_so_many_names_are_offered() -> None:
     names = ["gpt-1", "gpt-22", "gpt-333", "gpt-4444"]
-    assert nearest_names("gpt", dict.fromkeys(names, ())) == names[:3]
+    assert failures.nearest_names("gpt", dict.fromkeys(names, ())) == names[:3]
 
 
 def test_colours_are_no_part_of_the_details() -> None:
-    assert failure_of("\x1b[33m⚠ Warning: The provided API key is invalid.\x1b[0m\r\n").details == (
+    assert failures.failure_of("\x1b[33m⚠ Warning: The provided API key is invalid.\x1b[0m\r\n").details == (
         "⚠ Warning: The provided API key is invalid."
     )
-    assert failure_of("\x1b[1;31mBoom\x1b[0m").details == "Boom"
+    assert failures.failure_of("\x1b[1;31mBoom\x1b[0m").details == "Boom"
 
 
 @pytest.mark.parametrize("words", ["", "Segmentation fault", "TypeError: x is not a function"])
 def test_unknown_last_words_are_a_crash_that_keeps_them(words: str) -> None:
-    assert known_failure(words) is None
-    crash = failure_of(words)
+    assert failures.known_failure(words) is None
+    crash = failures.failure_of(words)
     assert type(crash) is errors.AgentCrashed
     assert crash.failure().retryable
     assert crash.details == words
 
 
 def test_what_the_agent_reports_itself_keeps_its_words() -> None:
-    error = reported_failure("\x1b[31mThe moon\nis full\x1b[0m")
+    error = failures.reported_failure("\x1b[31mThe moon\nis full\x1b[0m")
     assert (error.code, error.details) == ("agent_failed", "The moon\nis full")
     assert "The moon is full" in str(error)
-    assert reported_failure("You've reached your usage limit").code == "insufficient_quota"
-    assert "no reason" in str(reported_failure(""))
+    assert failures.reported_failure("You've reached your usage limit").code == "insufficient_quota"
+    assert "no reason" in str(failures.reported_failure(""))
 
 
 @pytest.mark.parametrize("text", ["notes about http/2", "this name is already in use", "the usage limit of the API"])
 def test_words_that_anybody_might_write_are_no_failure(text: str) -> None:
-    assert known_failure(text) is None
+    assert failures.known_failure(text) is None
 
 
 def test_of_long_last_words_the_beginning_and_the_end_are_kept() -> None:
-    details = failure_of("the start " + "x " * 9000 + "the end").failure().details
+    details = failures.failure_of("the start " + "x " * 9000 + "the end").failure().details
     assert details.startswith("the start x")
     assert details.endswith("x the end")
     assert len(details) <= 2003
@@ -184,7 +171,7 @@ def test_of_long_last_words_the_beginning_and_the_end_are_kept() -> None:
 
 def test_of_long_last_words_those_that_say_what_is_wrong_are_kept() -> None:
     noise = "some line of a log\n" * 500
-    details = failure_of(f"{noise}{USAGE_LIMIT}\n{noise}").failure().details
+    details = failures.failure_of(f"{noise}{USAGE_LIMIT}\n{noise}").failure().details
     assert details.startswith(USAGE_LIMIT)
 
 
@@ -194,8 +181,8 @@ def test_what_may_pass_by_itself_is_worth_another_try(error: type[errors.AgentEr
 
 
 def test_too_much_output_is_an_error_that_names_the_limit() -> None:
-    assert "more than 7 bytes; ask for less at a time, or raise `max_output_bytes`" in str(output_too_large(7))
-    assert "a line of more than 7 bytes" in str(line_too_long(7))
+    assert "more than 7 bytes; ask for less at a time, or raise `max_output_bytes`" in str(failures.output_too_large(7))
+    assert "a line of more than 7 bytes" in str(failures.line_too_long(7))
 
 
 # --- A failure that is the last text of a turn -----------------------------------------------------
@@ -203,7 +190,7 @@ def test_too_much_output_is_an_error_that_names_the_limit() -> None:
 
 def read(*chunks: str) -> tuple[str, str]:
     """What was said, and the failure's code."""
-    watch = TrailerWatch()
+    watch = failures.TrailerWatch()
     said = "".join(map(watch.push, chunks))
     error = watch.finish()
     return said, error.code if error else ""
@@ -256,7 +243,7 @@ def test_a_refused_account_is_a_sentence_that_is_the_whole_answer(sentence: str,
     assert read("The page says: ", sentence) == (f"The page says: {sentence}", "")
     assert read(sentence, ".") == (f"{sentence}.", "")
     assert read(f"{sentence}.") == (f"{sentence}.", "")
-    watch = TrailerWatch()
+    watch = failures.TrailerWatch()
     watch.release()  # something else came before: the service does answer
     assert watch.push(sentence) == sentence
 
@@ -296,7 +283,7 @@ def test_the_only_chunk_of_a_turn_may_be_a_failure_without_the_mark(before: str,
 
 
 def test_text_is_said_as_soon_as_it_can_be() -> None:
-    watch = TrailerWatch()
+    watch = failures.TrailerWatch()
     failure = "\n\nError: T: [internal] x"
     assert [watch.push(piece) for piece in ("a", "\n\n", failure, failure, "c")] == [
         "a", "\n\n", "", failure, f"{failure}c",

@@ -5,17 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.sources.leftovers import (
-    NOTE,
-    NotedSession,
-    delete_sessions,
-    note_session,
-    noted_sessions,
-    remove_folder,
-    remove_offline,
-    sessions_in,
-    user_folders,
-)
+from cursor_gateway.sources import leftovers
 from cursor_gateway.sources.private_files import SHARED
 
 ONE, TWO = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -36,27 +26,27 @@ def kept(folder: Path, id: str) -> list[Path]:
 
 def test_sessions_are_noted_once_and_read_by_source(tmp_path: Path) -> None:
     folder = tmp_path / "conversations" / "conv_1"
-    assert noted_sessions(folder) == []
-    first, second = NotedSession("acp", ONE, "/w"), NotedSession("sdk", TWO, "/w")
+    assert leftovers.noted_sessions(folder) == []
+    first, second = leftovers.NotedSession("acp", ONE, "/w"), leftovers.NotedSession("sdk", TWO, "/w")
     for session in (first, second, first):
-        note_session(folder, tmp_path, session)
-    assert noted_sessions(folder) == [first, second]
-    assert noted_sessions(folder, "sdk") == [second]
-    (folder / NOTE).write_text("[{")
-    assert noted_sessions(folder) == []
+        leftovers.note_session(folder, tmp_path, session)
+    assert leftovers.noted_sessions(folder) == [first, second]
+    assert leftovers.noted_sessions(folder, "sdk") == [second]
+    (folder / leftovers.NOTE).write_text("[{")
+    assert leftovers.noted_sessions(folder) == []
 
 
 def test_the_sessions_of_a_folder_are_known_by_their_places(tmp_path: Path) -> None:
     kept(tmp_path / "cursor", ONE)
     kept(tmp_path / "confined", TWO)
     (tmp_path / "cursor" / "acp-sessions" / "*").mkdir()
-    assert sessions_in(tmp_path) == {ONE, TWO}
+    assert leftovers.sessions_in(tmp_path) == {ONE, TWO}
 
 
 def test_a_session_is_deleted_in_every_place_and_others_stay(tmp_path: Path) -> None:
     gone = [*kept(tmp_path / "a", ONE), *kept(tmp_path / "b", ONE)]
     stays = kept(tmp_path / "a", TWO)
-    assert delete_sessions([ONE], [tmp_path / "a", tmp_path / "b", tmp_path / "missing"])
+    assert leftovers.delete_sessions([ONE], [tmp_path / "a", tmp_path / "b", tmp_path / "missing"])
     assert not any(path.parent.exists() for path in gone)
     assert all(path.exists() for path in stays)
 
@@ -65,32 +55,32 @@ def test_a_session_is_deleted_in_every_place_and_others_stay(tmp_path: Path) -> 
 def test_no_id_is_a_pattern_or_a_path(tmp_path: Path, id: str) -> None:
     stays = [*kept(tmp_path / "agent", ONE), tmp_path / "work"]
     stays[-1].touch()
-    delete_sessions([id], [tmp_path / "agent"])
+    leftovers.delete_sessions([id], [tmp_path / "agent"])
     assert all(path.exists() for path in stays)
 
 
 def test_where_agents_keep_things_of_the_users() -> None:
     environ = {"HOME": "/home/me", "CURSOR_CONFIG_DIR": "/config", "CURSOR_DATA_DIR": "/data"}
-    assert user_folders(environ) == {Path("/config"), Path("/home/me/.cursor"), Path("/data")}
-    assert user_folders({"HOME": "/home/me"}) == {Path("/home/me/.cursor")}
+    assert leftovers.user_folders(environ) == {Path("/config"), Path("/home/me/.cursor"), Path("/data")}
+    assert leftovers.user_folders({"HOME": "/home/me"}) == {Path("/home/me/.cursor")}
 
 
 def test_without_a_gateway_all_is_deleted_that_needs_none(tmp_path: Path) -> None:
     data, home = tmp_path / "data", tmp_path / "home"
     folder = data / "conversations" / "conv_1"
-    note_session(folder, data, NotedSession("acp", ONE, "/w"))
+    leftovers.note_session(folder, data, leftovers.NotedSession("acp", ONE, "/w"))
     gone = [*kept(folder / "cursor", TWO), *kept(data / "acp" / "0", ONE), *kept(home / ".cursor", TWO)]
-    remove_offline(folder, data, {"HOME": str(home)})
+    leftovers.remove_offline(folder, data, {"HOME": str(home)})
     assert not any(path.exists() for path in gone)
-    assert [path.name for path in folder.iterdir()] == [NOTE]  # for the next gateway
-    remove_folder(folder, is_done=True)
+    assert [path.name for path in folder.iterdir()] == [leftovers.NOTE]  # for the next gateway
+    leftovers.remove_folder(folder, is_done=True)
     assert not folder.exists()
 
 
 def test_a_folder_without_a_note_is_removed_whole(tmp_path: Path) -> None:
     folder = tmp_path / "conv_1"
     kept(folder / "cursor", ONE)
-    remove_offline(folder, tmp_path, {"HOME": str(tmp_path)})
+    leftovers.remove_offline(folder, tmp_path, {"HOME": str(tmp_path)})
     assert not folder.exists()
 
 
@@ -98,10 +88,10 @@ def test_sessions_of_the_cli_that_could_not_be_deleted_are_noted(tmp_path: Path)
     folder = tmp_path / "conversations" / "conv_1"
     kept(folder / "cursor", ONE)
     for _ in range(2):
-        remove_folder(folder, is_done=False)
-        assert [path.name for path in folder.iterdir()] == [NOTE]
-        assert noted_sessions(folder, "cli") == [NotedSession("cli", ONE, "")]
-    remove_folder(folder, is_done=True)
+        leftovers.remove_folder(folder, is_done=False)
+        assert [path.name for path in folder.iterdir()] == [leftovers.NOTE]
+        assert leftovers.noted_sessions(folder, "cli") == [leftovers.NotedSession("cli", ONE, "")]
+    leftovers.remove_folder(folder, is_done=True)
     assert not folder.exists()
 
 
@@ -109,19 +99,19 @@ def test_without_a_gateway_what_another_user_keeps_is_left_to_the_next_one(tmp_p
     folder = tmp_path / "conversations" / "conv_1"
     kept(folder / "cursor", ONE)
     folder.chmod(SHARED)
-    remove_offline(folder, tmp_path, {"HOME": str(tmp_path)})
-    assert [session.id for session in noted_sessions(folder, "cli")] == [ONE]
+    leftovers.remove_offline(folder, tmp_path, {"HOME": str(tmp_path)})
+    assert [session.id for session in leftovers.noted_sessions(folder, "cli")] == [ONE]
 
 
 def test_what_is_kept_of_a_folder_is_the_note_alone(tmp_path: Path) -> None:
     folder = tmp_path / "conversations" / "conv_1"
-    note_session(folder, tmp_path, NotedSession("sdk", ONE, "/w"))
+    leftovers.note_session(folder, tmp_path, leftovers.NotedSession("sdk", ONE, "/w"))
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "kept").touch()
     (folder / "link").symlink_to(tmp_path / "outside")
     (folder / "tools.json").touch()
-    remove_folder(folder, is_done=False)
-    assert [path.name for path in folder.iterdir()] == [NOTE]
+    leftovers.remove_folder(folder, is_done=False)
+    assert [path.name for path in folder.iterdir()] == [leftovers.NOTE]
     assert (tmp_path / "outside" / "kept").exists()
 
 
@@ -131,7 +121,7 @@ def test_no_link_is_followed_where_sessions_are_deleted(tmp_path: Path) -> None:
     own.mkdir(parents=True)
     (slot / "chats" / "planted").symlink_to(own.parent)
     (slot / "acp-sessions").symlink_to(own.parent)
-    assert delete_sessions([ONE], [slot])
+    assert leftovers.delete_sessions([ONE], [slot])
     assert own.is_dir()
 
 
@@ -142,8 +132,8 @@ def test_a_conversation_that_became_a_link_is_not_emptied(tmp_path: Path) -> Non
     (own / "sessions.json").write_text("[]")
     folder.parent.mkdir(parents=True)
     folder.symlink_to(own)
-    remove_folder(folder, is_done=False)
-    remove_folder(folder, is_done=True)
+    leftovers.remove_folder(folder, is_done=False)
+    leftovers.remove_folder(folder, is_done=True)
     assert (own / "history.db").read_text() == "kept"
 
 
@@ -151,6 +141,6 @@ def test_a_note_that_is_a_pipe_or_a_link_is_none(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "conversations" / "conv_1"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "sessions.json")
-    assert noted_sessions(folder) == []
-    note_session(folder, tmp_path / "data", NotedSession("acp", ONE, "/w"))
-    assert [session.id for session in noted_sessions(folder)] == [ONE]
+    assert leftovers.noted_sessions(folder) == []
+    leftovers.note_session(folder, tmp_path / "data", leftovers.NotedSession("acp", ONE, "/w"))
+    assert [session.id for session in leftovers.noted_sessions(folder)] == [ONE]

@@ -220,11 +220,7 @@ BASH = ["bash", "-lc", "git status"]
         (COPILOT, READ, None),  # it must be told which lines
         (COPILOT, GREP, ("grep_search", {"query": "def .*", "isRegexp": True})),
         (COPILOT, GLOB, ("file_search", {"query": "**/*.py"})),
-        (
-            COPILOT,
-            EDIT,
-            ("replace_string_in_file", {"filePath": "a.py", "oldString": "x = 1", "newString": "x = 2"}),
-        ),
+        (COPILOT, EDIT, ("replace_string_in_file", {"filePath": "a.py", "oldString": "x = 1", "newString": "x = 2"})),
         (COPILOT, WRITE, ("create_file", {"filePath": "a.py", "content": "x = 1\n"})),
         (CONTINUE, shell(), ("run_terminal_command", {"command": "git status"})),
         (CONTINUE, READ, ("read_file", {"filepath": "src/a.py"})),

@@ -112,11 +112,7 @@ STREAMS: dict[str, list[Step]] = {
         ("tool", "", ""),
         ("result", "haha", ""),
     ],
-    "a word of the same length is no repetition": [
-        ("delta", "ha", "ha"),
-        ("delta", "hi", "hi"),
-        ("flush", "hahi", ""),
-    ],
+    "a word of the same length is no repetition": [("delta", "ha", "ha"), ("delta", "hi", "hi"), ("flush", "hahi", "")],
     "an empty delta is neither text nor a repetition": [
         ("delta", "", ""),
         ("delta", "a", "a"),
@@ -151,18 +147,9 @@ STREAMS: dict[str, list[Step]] = {
         ("delta", "Let me", "Let me"),
         ("result", "Let me look.", " look."),
     ],
-    "a result is all there is": [
-        ("result", "Done.", "Done."),
-    ],
-    "an end without a result leaves nothing to say": [
-        ("delta", "Let me", "Let me"),
-        ("end", "", ""),
-    ],
-    "a repetition at the very end is not text": [
-        ("delta", "ha", "ha"),
-        ("delta", "ha", ""),
-        ("result", "ha", ""),
-    ],
+    "a result is all there is": [("result", "Done.", "Done.")],
+    "an end without a result leaves nothing to say": [("delta", "Let me", "Let me"), ("end", "", "")],
+    "a repetition at the very end is not text": [("delta", "ha", "ha"), ("delta", "ha", ""), ("result", "ha", "")],
     "after a retry the flush may hold what was said before it": [
         ("delta", "One. ", "One. "),
         ("retry", "", ""),

@@ -300,9 +300,7 @@ def test_the_output_ends_where_the_last_event_ends(data: bytes, output: bytes, w
 def test_the_demo_says_that_it_is_one() -> None:
     source: Source = ReplaySource(DEMO, 1, is_demo=True)
     assert source.state() == SourceState(
-        name="demo",
-        detail=f"11 built-in recordings ({', '.join([*demo.recordings()][:8])}, …), no agent",
-        is_demo=True,
+        name="demo", detail=f"11 built-in recordings ({', '.join([*demo.recordings()][:8])}, …), no agent", is_demo=True
     )
     assert asyncio.run(source.models()) == [Model("demo", "Demo (built-in recordings)", is_default=True)]
     asyncio.run(source.close())

@@ -85,11 +85,7 @@ def test_a_planted_link_is_replaced(user: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("shell", "path", "name"),
-    [
-        ("/bin/bash", "/usr/bin:/bin", "bash"),
-        ("/bin/sh", "/nowhere", "sh"),
-        ("", "/nowhere", "sh"),
-    ],
+    [("/bin/bash", "/usr/bin:/bin", "bash"), ("/bin/sh", "/nowhere", "sh"), ("", "/nowhere", "sh")],
 )
 def test_the_shell_has_the_users_home(user: Path, tmp_path: Path, shell: str, path: str, name: str) -> None:
     found = made(user, tmp_path / "sdk dir", SHELL=shell, PATH=path)

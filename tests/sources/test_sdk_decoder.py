@@ -99,13 +99,7 @@ def test_the_deltas_are_said_and_the_whole_messages_are_not() -> None:
         result(result="Hello", durationMs="12"),
         ("done", {}),
     )
-    assert events == [
-        *BEGUN,
-        ThinkingDelta("Hmm."),
-        ThinkingEnded(7),
-        TextDelta("Hello"),
-        RunFinished(duration_ms=12),
-    ]
+    assert events == [*BEGUN, ThinkingDelta("Hmm."), ThinkingEnded(7), TextDelta("Hello"), RunFinished(duration_ms=12)]
 
 
 def test_a_run_begins_with_its_status() -> None:
@@ -404,8 +398,7 @@ def test_half_a_character_in_a_name_or_a_reason_is_replaced() -> None:
     """Found by fuzzing: it cannot be encoded."""
     half = "x\ud83d"
     events = decoded(
-        call("started", "shell", half, args={"command": "ls"}),
-        result("ERROR", errorCode="INTERNAL", errorMessage=half),
+        call("started", "shell", half, args={"command": "ls"}), result("ERROR", errorCode="INTERNAL", errorMessage=half)
     )
     assert [event.call_id for event in events if isinstance(event, ToolStarted)] == ["x\ufffd"]
     last = events[-1]

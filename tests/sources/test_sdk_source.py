@@ -22,8 +22,7 @@ from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.processes import members, signal_group
 from cursor_gateway.sources.sdk import bridge as bridges
 from cursor_gateway.sources.sdk.bridge import BridgeOptions
-from cursor_gateway.sources.sdk.run import HeldCalls
-from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions, unavailable
+from cursor_gateway.sources.sdk.source import CursorSdkSource, HeldCalls, SdkOptions, unavailable
 from tests.agent.bridge_install import install_bridge, set_knobs
 from tests.agent.records import records
 from tests.runs.scripted import true

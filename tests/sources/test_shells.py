@@ -16,12 +16,7 @@ PROBE = """#!/bin/sh
 printf '%s\\n' "${0##*/}" >> "$PROBE_LOG"
 """
 
-NAMES = {
-    "bash": "compgen -bk",
-    "zsh": "print -l ${(k)builtins} ${(k)reswords}",
-    "dash": "",
-    "fish": "builtin -n",
-}
+NAMES = {"bash": "compgen -bk", "zsh": "print -l ${(k)builtins} ${(k)reswords}", "dash": "", "fish": "builtin -n"}
 
 # Pieces of lines: what is plain, and every way to start something that we know.
 PIECES = [

@@ -317,6 +317,19 @@ async def test_a_failure_that_is_not_the_spare_agents_is_reported_and_costs_it_n
         await life.spares()
 
 
+async def test_one_that_refuses_its_session_is_not_followed_by_another_with_the_same_session(place: Place) -> None:
+    async with living(place) as life:
+        turn = life.turn()
+        first = await life.answer(turn)
+        await life.spares()
+        (store,) = Path(turn.folder).glob("cursor/chats/*/*/store.db")
+        store.write_bytes(b"SQLite format 3\0 no more")
+        more = Turn(**{**_fields(turn), "session_id": session_of(first), "prompt": "more"})
+        assert failure(await collected(life.source, more)).code == "session_lost"
+        assert [record["prompt"] for record in place.log].count("more") == 1
+        assert life.source._spares._off is None
+
+
 async def test_agents_that_do_not_wait_are_not_started_for_ever(
     tmp_path: Path, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -332,12 +332,7 @@ SUCCESSES: list[Row] = [
         {},
         other("start_grind_execution", {"explanation": "why"}, {}),
     ),
-    (
-        "startGrindPlanning",
-        {"toolCallId": "t"},
-        {},
-        other("start_grind_planning", {}, {}),
-    ),
+    ("startGrindPlanning", {"toolCallId": "t"}, {}, other("start_grind_planning", {}, {})),
 ]
 
 
@@ -465,11 +460,7 @@ FAILURES: list[tuple[str, dict[str, Any], Outcome]] = [
     (
         "askQuestion",
         {"rejected": {"reason": "Questions skipped by the user"}},
-        Outcome(
-            state="unanswered",
-            code="UNANSWERED",
-            message="The agent went on without you. You can still answer.",
-        ),
+        Outcome(state="unanswered", code="UNANSWERED", message="The agent went on without you. You can still answer."),
     ),
     ("askQuestion", {"error": {"errorMessage": "no"}}, failed("TOOL_ERROR", "no")),
     ("applyAgentDiff", {"error": {"error": "no", "appliedChanges": []}}, failed("TOOL_ERROR", "no")),
@@ -771,8 +762,7 @@ def test_a_path_that_only_the_result_knows_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("oldPath", "newPath"), ("old_path", "new_path"), ("source", "destination"), ("path", "target")],
+    ("old", "new"), [("oldPath", "newPath"), ("old_path", "new_path"), ("source", "destination"), ("path", "target")]
 )
 def test_a_rename_has_several_spellings(old: str, new: str) -> None:
     assert read_call("rename", {old: "a", new: "b"}) == FileEdit(
@@ -1058,10 +1048,7 @@ ENDINGS: dict[str, tuple[dict[str, Any], Outcome]] = {
         {"failure": {"exitCode": -1}},
         Outcome(state="failed", code="COMMAND_FAILED", message="The command did not finish."),
     ),
-    "no exit status": (
-        {"failure": {}},
-        Outcome(state="failed", code="COMMAND_FAILED", message="The command failed."),
-    ),
+    "no exit status": ({"failure": {}}, Outcome(state="failed", code="COMMAND_FAILED", message="The command failed.")),
     "a timeout by its number": (
         {"failure": {"abortReason": 2}},
         Outcome(state="timed_out", code="TIMEOUT", message="The command ran out of time."),
@@ -1070,10 +1057,7 @@ ENDINGS: dict[str, tuple[dict[str, Any], Outcome]] = {
         {"failure": {"abortReason": "SHELL_ABORT_REASON_USER_ABORT"}},
         Outcome(state="interrupted", code="INTERRUPTED", message="The command was stopped."),
     ),
-    "a rejection": (
-        {"rejected": {"reason": "No."}},
-        Outcome(state="rejected", code="REJECTED", message="No."),
-    ),
+    "a rejection": ({"rejected": {"reason": "No."}}, Outcome(state="rejected", code="REJECTED", message="No.")),
 }
 
 

@@ -172,10 +172,7 @@ RUNS: dict[str, list[Step]] = {
         (TextDelta("d"), [("delta", "doc_001", "\n\n\fd")]),
         (FINISHED, [("end", "doc_001", "a   \n b c\n\n\fd", ""), DONE]),
     ],
-    "white space alone is no document": [
-        (TextDelta("\n \n"), []),
-        (FINISHED, [("done", "completed", "\n \n")]),
-    ],
+    "white space alone is no document": [(TextDelta("\n \n"), []), (FINISHED, [("done", "completed", "\n \n")])],
     "blank lines before text are no part of it, its indentation is": [
         (TextDelta(" \r\n\n  a"), [("start", "doc_001", "text", " \r\n\n"), ("delta", "doc_001", "  a")]),
         (FINISHED, [("end", "doc_001", "  a", ""), DONE]),
@@ -216,11 +213,7 @@ RUNS: dict[str, list[Step]] = {
         (TextDelta("```py\nx"), [("start", "doc_001", "code_block", "```py\n"), ("delta", "doc_001", "x")]),
         (
             starts("c"),
-            [
-                ("end", "doc_001", "x", ""),
-                ("start", "doc_002", "tool_call", ""),
-                ("call", "doc_002", "grep", "c"),
-            ],
+            [("end", "doc_001", "x", ""), ("start", "doc_002", "tool_call", ""), ("call", "doc_002", "grep", "c")],
         ),
         (TextDelta("y\n"), [("start", "doc_003", "text", ""), ("delta", "doc_003", "y")]),
         (ends("c"), [("result", "doc_002", "success", None), ("end", "doc_002", None, "")]),
@@ -279,11 +272,7 @@ RUNS: dict[str, list[Step]] = {
         (starts("c"), [("start", "doc_001", "tool_call", ""), ("call", "doc_001", "grep", "c")]),
         (
             ends("c", grep({"p": 1})),
-            [
-                ("arguments", "doc_001", {"p": 1}),
-                ("result", "doc_001", "success", None),
-                ("end", "doc_001", None, ""),
-            ],
+            [("arguments", "doc_001", {"p": 1}), ("result", "doc_001", "success", None), ("end", "doc_001", None, "")],
         ),
     ],
     "what a start has said stands": [
@@ -307,7 +296,7 @@ RUNS: dict[str, list[Step]] = {
                 ("result", "doc_001", "success", None),
                 ("end", "doc_001", None, ""),
             ],
-        ),
+        )
     ],
     "a call starts once and ends once": [
         (starts("c", SHELL), [("start", "doc_001", "terminal_command", "")]),
@@ -412,7 +401,7 @@ RUNS: dict[str, list[Step]] = {
                 ("start", "doc_002", "error", ""),
                 ("end", "doc_002", "", ""),
             ],
-        ),
+        )
     ],
     "a rejected tool is no error": [
         (
@@ -423,7 +412,7 @@ RUNS: dict[str, list[Step]] = {
                 ("result", "doc_001", "error", "no"),
                 ("end", "doc_001", None, ""),
             ],
-        ),
+        )
     ],
     "the end of the run ends all that is open": [
         (starts("a", SHELL), [("start", "doc_001", "terminal_command", "")]),
@@ -540,8 +529,7 @@ def test_a_finished_run_that_is_flushed_stays_finished() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "purpose"),
-    [("agent", "new_code"), ("debug", "new_code"), ("plan", "suggestion"), ("ask", "example")],
+    ("mode", "purpose"), [("agent", "new_code"), ("debug", "new_code"), ("plan", "suggestion"), ("ask", "example")]
 )
 def test_the_mode_tells_what_a_code_block_is_for(mode: Mode, purpose: Purpose) -> None:
     run = RunInfo(id="chat_1", created="", mode=mode)

@@ -1,6 +1,5 @@
 """Edits of files, one after the other, in; one change of each file out."""
 
-import random
 from collections.abc import Iterable
 from itertools import pairwise
 from time import thread_time
@@ -174,31 +173,3 @@ def test_thousands_of_edits_of_a_file_take_no_quadratic_time(layout: str) -> Non
     began = thread_time()
     combined(file)
     assert thread_time() - began < 10
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_many_hunks_are_combined_like_few(seed: int) -> None:
-    """So many that they are in several blocks, and edits of several of them at once."""
-    chance = random.Random(seed)
-    first = [f"{number}" for number in range(1500)]
-    lines, edits = list(first), []
-    for number in range(600):
-        place = chance.randrange(len(lines))
-        count = chance.randint(1, 40 if number % 50 == 49 else 2)
-        old, new = lines[place : place + count], [f"x{number}"] * chance.randint(0, 3)
-        edits.append(_edit(place + 1, "\n".join(old), "\n".join(new)))
-        lines[place : place + count] = new
-    (file,) = edited_files(edits)
-    assert apply("\n".join(first), combined(file)).split("\n") == lines
-
-
-def test_an_edit_of_the_whole_file_replaces_all_edits_before_it() -> None:
-    first = [f"{number}" for number in range(1500)]
-    lines, edits = list(first), []
-    for place in range(0, len(first), 2):
-        edits.append(_edit(place + 1, first[place], "x"))
-        lines[place] = "x"
-    (file,) = edited_files([*edits, _edit(1, "\n".join(lines), "y")])
-    change = combined(file)
-    assert len(change.diffs) == 1
-    assert apply("\n".join(first), change) == "y"

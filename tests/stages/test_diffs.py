@@ -200,11 +200,7 @@ HEADLESS = {
     ),
     "a file that nobody knows": ("-a\n+b\n", None, Diff(old_string="a", new_string="b", start_line=1, end_line=1)),
     "another file": ("-a\n+b\n", AFTER, Diff(old_string="a", new_string="b", start_line=1, end_line=1)),
-    "a removed comment": (
-        "--- 2\n+two\n",
-        AFTER,
-        Diff(old_string="-- 2", new_string="two", start_line=2, end_line=2),
-    ),
+    "a removed comment": ("--- 2\n+two\n", AFTER, Diff(old_string="-- 2", new_string="two", start_line=2, end_line=2)),
     "no line end at the end": (
         "-a\n\\ No newline at end of file\n+two",
         AFTER,

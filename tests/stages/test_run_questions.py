@@ -27,13 +27,7 @@ from cursor_gateway.model.documents import (
     TextMetadata,
     WaitingCall,
 )
-from cursor_gateway.stages.run_questions import (
-    PermissionAsked,
-    PlanAsked,
-    QuestionsAsked,
-    RunQuestion,
-    RunQuestions,
-)
+from cursor_gateway.stages.run_questions import PermissionAsked, PlanAsked, QuestionsAsked, RunQuestion, RunQuestions
 from tests.acp_server.test_updates import done, whole
 from tests.laws.laws import assemble
 from tests.laws.strategies import agent_events, examples
@@ -81,8 +75,7 @@ def left(*documents: Metadata, mode: str = "agent", has_failed: bool = False) ->
     events = [event for number, one in enumerate(documents) for event in whole(one, "text", id=f"doc_{number}")]
     end = done("auto")
     end = Done(
-        msgspec.structs.replace(end.envelope, mode=mode),
-        failure=AgentFailed("No.").failure() if has_failed else None,
+        msgspec.structs.replace(end.envelope, mode=mode), failure=AgentFailed("No.").failure() if has_failed else None
     )
     return asked_by(*events).left(end)
 

@@ -21,21 +21,12 @@ from cursor_gateway.model.document_events import (
     ToolCallStarted,
 )
 from cursor_gateway.model.requests import RunInfo
-from cursor_gateway.stages.run_spans import (
-    Convention,
-    RunSpans,
-    SpanChange,
-    SpanEnd,
-    SpanStart,
-    end_attributes,
-    message_attributes,
-    run_attributes,
-)
+from cursor_gateway.stages import run_spans
 from tests.laws.laws import assemble
 from tests.laws.strategies import agent_events, examples
 
-OLD, LATEST = Convention(), Convention(is_latest=True)
-WITH_TEXT = Convention(is_latest=True, has_content=True)
+OLD, LATEST = run_spans.Convention(), run_spans.Convention(is_latest=True)
+WITH_TEXT = run_spans.Convention(is_latest=True, has_content=True)
 TEXT = DocumentStarted("doc_001", "text", 1)
 
 
@@ -75,22 +66,22 @@ def command(exit_code: int = 0) -> documents.TerminalCommandMetadata:
     )
 
 
-def short(changes: list[SpanChange]) -> list[tuple[str, str, int]]:
-    return [("start" if isinstance(change, SpanStart) else "end", change.id, change.at) for change in changes]
+def short(changes: list[run_spans.SpanChange]) -> list[tuple[str, str, int]]:
+    return [("start" if isinstance(change, run_spans.SpanStart) else "end", change.id, change.at) for change in changes]
 
 
-def end_of(changes: list[SpanChange]) -> SpanEnd:
-    (end,) = [change for change in changes if isinstance(change, SpanEnd)]
+def end_of(changes: list[run_spans.SpanChange]) -> run_spans.SpanEnd:
+    (end,) = [change for change in changes if isinstance(change, run_spans.SpanEnd)]
     return end
 
 
-def start_of(changes: list[SpanChange]) -> SpanStart:
-    (start,) = [change for change in changes if isinstance(change, SpanStart)]
+def start_of(changes: list[run_spans.SpanChange]) -> run_spans.SpanStart:
+    (start,) = [change for change in changes if isinstance(change, run_spans.SpanStart)]
     return start
 
 
 def test_a_run_waits_starts_its_agent_and_waits_for_the_model() -> None:
-    spans = RunSpans(OLD)
+    spans = run_spans.RunSpans(OLD)
     assert short(spans.received(1)) == [("start", "queue", 1)]
     starts = spans.agent_starts("cli", 2)
     assert short(starts) == [("end", "queue", 2), ("start", "start_agent", 2)]
@@ -105,7 +96,7 @@ def test_a_run_waits_starts_its_agent_and_waits_for_the_model() -> None:
 
 
 def test_an_agent_that_is_started_again_has_another_span_and_no_first_content_after_content() -> None:
-    spans = RunSpans(OLD)
+    spans = run_spans.RunSpans(OLD)
     spans.agent_starts("cli", 1)
     assert short(spans.agent_starts("acp", 2)) == [("end", "start_agent", 2), ("start", "start_agent", 2)]
     spans.agent_ready(True, 3)
@@ -118,7 +109,7 @@ def test_an_agent_that_is_started_again_has_another_span_and_no_first_content_af
 
 
 def test_a_tool_call_has_its_name_and_id() -> None:
-    spans = RunSpans(OLD)
+    spans = run_spans.RunSpans(OLD)
     assert spans.push(DocumentStarted("doc_002", "tool_call", 2), 3) == []
     start = start_of(spans.push(ToolCallStarted("doc_002", "grep", "c1"), 4))
     assert (start.name, start.at, start.parent) == ("execute_tool grep", 3, "")
@@ -134,7 +125,7 @@ def test_a_tool_call_has_its_name_and_id() -> None:
 
 
 def test_a_tool_of_the_caller_is_a_function_and_one_of_a_sub_agent_is_below_its_task() -> None:
-    spans = RunSpans(OLD)
+    spans = run_spans.RunSpans(OLD)
     spans.push(DocumentStarted("doc_002", "tool_call", 2, KnownMetadata(ran_by="caller")), 1)
     assert start_of(spans.push(ToolCallStarted("doc_002", "task", "c"), 1)).attributes["gen_ai.tool.type"] == "function"
     inner = spans.push(DocumentStarted("doc_003", "terminal_command", 3, KnownMetadata(parent_id="doc_002")), 2)
@@ -153,7 +144,7 @@ def test_a_tool_of_the_caller_is_a_function_and_one_of_a_sub_agent_is_below_its_
     ],
 )
 def test_how_a_tool_ends(metadata: documents.Metadata, error: str, attributes: dict[str, Any]) -> None:
-    spans = RunSpans(OLD)
+    spans = run_spans.RunSpans(OLD)
     spans.push(DocumentStarted("doc_002", "terminal_command", 2), 1)
     end = end_of(spans.push(ended("doc_002", metadata), 2))
     assert (end.error, end.attributes) == (error, attributes)
@@ -163,8 +154,8 @@ def test_texts_are_told_only_if_they_are_wanted() -> None:
     edit = documents.FileEditMetadata(file_path="a.py", operation="edit", language="python")
     plan = documents.PlanMetadata(title="secret", overview="", todos=[])
     for metadata, content in ((called(), None), (command(), None), (edit, "x = 1"), (plan, "secret")):
-        for convention in (OLD, LATEST, Convention(has_content=True), WITH_TEXT):
-            spans = RunSpans(convention)
+        for convention in (OLD, LATEST, run_spans.Convention(has_content=True), WITH_TEXT):
+            spans = run_spans.RunSpans(convention)
             spans.push(DocumentStarted("doc_002", "file_edit", 2), 1)
             found = end_of(spans.push(ended("doc_002", metadata, content), 2)).attributes
             is_told = convention is WITH_TEXT and metadata is not plan
@@ -173,12 +164,9 @@ def test_texts_are_told_only_if_they_are_wanted() -> None:
 
 
 def test_a_pause_lasts_until_the_run_goes_on() -> None:
-    spans = RunSpans(OLD)
+    spans = run_spans.RunSpans(OLD)
     start = start_of(spans.push(Paused(envelope(["weather", "time"])), 1))
-    assert start.attributes == {
-        "cursor_gateway.pause.for": "caller",
-        "cursor_gateway.pause.calls": ["weather", "time"],
-    }
+    assert start.attributes == {"cursor_gateway.pause.for": "caller", "cursor_gateway.pause.calls": ["weather", "time"]}
     again = spans.push(Paused(envelope(), goes_on=True), 2)
     assert short(again) == [("end", "pause", 2), ("start", "pause", 2)]
     assert start_of(again).attributes["cursor_gateway.pause.for"] == "person"
@@ -186,7 +174,7 @@ def test_a_pause_lasts_until_the_run_goes_on() -> None:
 
 
 def test_what_is_open_when_the_run_ends_was_interrupted() -> None:
-    spans = RunSpans(OLD)
+    spans = run_spans.RunSpans(OLD)
     spans.received(1)
     spans.push(DocumentStarted("doc_002", "file_edit", 2), 2)
     spans.push(DocumentStarted("doc_003", "tool_call", 3), 2)  # and never had a name
@@ -195,12 +183,12 @@ def test_what_is_open_when_the_run_ends_was_interrupted() -> None:
     assert spans.push(ToolCallStarted("doc_003", "late", "c"), 3) == []
     ends = spans.end(4)
     assert short(ends) == [("end", "doc_002", 4), ("end", "queue", 4)]
-    assert {end.error for end in ends if isinstance(end, SpanEnd)} == {"interrupted"}
+    assert {end.error for end in ends if isinstance(end, run_spans.SpanEnd)} == {"interrupted"}
 
 
 def test_the_run_is_described_by_either_convention() -> None:
     info = RunInfo(id="chat_1", created="", mode="plan", model="auto", conversation_id="conv_1")
-    found = run_attributes(info, "laptop", "cli", OLD)
+    found = run_spans.run_attributes(info, "laptop", "cli", OLD)
     assert found == {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.system": "cursor",
@@ -212,14 +200,14 @@ def test_the_run_is_described_by_either_convention() -> None:
         "cursor_gateway.source": "cli",
         "cursor_gateway.owner": "laptop",
     }
-    latest = run_attributes(RunInfo(id="chat_1", created=""), "", "cli", LATEST)
+    latest = run_spans.run_attributes(RunInfo(id="chat_1", created=""), "", "cli", LATEST)
     assert latest["gen_ai.provider.name"] == "cursor"
     assert {"gen_ai.system", "gen_ai.request.model", "cursor_gateway.owner"}.isdisjoint(latest)
 
 
 def test_the_end_of_a_run_has_its_figures() -> None:
     done = Done(envelope(fallback="acp", cached_tokens=5, estimated=True, cost=0.25))
-    assert end_attributes(done, "completed", LATEST) == {
+    assert run_spans.end_attributes(done, "completed", LATEST) == {
         "cursor_gateway.outcome": "completed",
         "gen_ai.response.finish_reasons": ["stop"],
         "gen_ai.response.id": "chat_1",
@@ -233,37 +221,37 @@ def test_the_end_of_a_run_has_its_figures() -> None:
         "cursor_gateway.usage.estimated": True,
         "cursor_gateway.fallback": "acp",
     }
-    assert "gen_ai.usage.cache_read.input_tokens" not in end_attributes(done, "completed", OLD)
+    assert "gen_ai.usage.cache_read.input_tokens" not in run_spans.end_attributes(done, "completed", OLD)
 
 
 def test_a_failure_has_its_code_and_a_cancelled_run_is_no_failure() -> None:
     failure = Failure("agent_crashed", "It crashed.", 502)
-    failed = end_attributes(Done(envelope(), failure), "failed", OLD)
+    failed = run_spans.end_attributes(Done(envelope(), failure), "failed", OLD)
     assert (failed["error.type"], failed["gen_ai.response.finish_reasons"]) == ("agent_crashed", ["error"])
-    cancelled = end_attributes(Done(envelope(), failure), "cancelled", OLD)
+    cancelled = run_spans.end_attributes(Done(envelope(), failure), "cancelled", OLD)
     assert cancelled["gen_ai.response.finish_reasons"] == ["cancelled"]
     assert "error.type" not in cancelled
-    assert end_attributes(None, "failed", OLD) == {
+    assert run_spans.end_attributes(None, "failed", OLD) == {
         "cursor_gateway.outcome": "failed",
         "gen_ai.response.finish_reasons": ["error"],
     }
 
 
 def test_messages_are_json() -> None:
-    found = message_attributes(["Why?"], "Because.", "failed")
+    found = run_spans.message_attributes(["Why?"], "Because.", "failed")
     assert json.loads(str(found["gen_ai.input.messages"])) == [
         {"role": "user", "parts": [{"type": "text", "content": "Why?"}]}
     ]
     (answer,) = json.loads(str(found["gen_ai.output.messages"]))
     assert answer["finish_reason"] == "error"
     assert answer["parts"] == [{"type": "text", "content": "Because."}]
-    assert '"finish_reason":"stop"' in str(message_attributes([], "", "completed")["gen_ai.output.messages"])
+    assert '"finish_reason":"stop"' in str(run_spans.message_attributes([], "", "completed")["gen_ai.output.messages"])
 
 
 @examples(200)
 @given(agent_events, st.lists(st.sampled_from(["starts", "ready"]), max_size=3))
 def test_the_spans_of_any_events_end_once_and_after_their_start(events: list[AgentEvent], before: list[str]) -> None:
-    spans, at = RunSpans(OLD), 0
+    spans, at = run_spans.RunSpans(OLD), 0
     changes = spans.received(at)
     for step in before:
         at += 1
@@ -275,11 +263,11 @@ def test_the_spans_of_any_events_end_once_and_after_their_start(events: list[Age
     began: dict[str, int] = {}
     for change in changes:
         match change:
-            case SpanStart(id=id, parent=parent):
+            case run_spans.SpanStart(id=id, parent=parent):
                 assert id not in began
                 assert not parent or parent in began
                 began[id] = change.at
-            case SpanEnd(id=id):
+            case run_spans.SpanEnd(id=id):
                 assert began.pop(id) <= change.at
     assert not began
     assert spans.end(at + 2) == []

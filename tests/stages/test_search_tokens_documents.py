@@ -4,13 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.model.documents import (
-    ErrorMetadata,
-    TextMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    make_document,
-)
+from cursor_gateway.model.documents import ErrorMetadata, TextMetadata, ToolCallMetadata, ToolCallResult, make_document
 from cursor_gateway.stages import search_tokens
 from tests.store.making import EVERY_DOCUMENT, words_of
 

@@ -7,9 +7,8 @@ from msgspec import UNSET
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.agent_events import OtherTool, RunFailed, RunFinished, TokenCounts
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.stages.context_size import tool_tokens
 from cursor_gateway.stages.tokens import estimate_tokens
-from cursor_gateway.stages.usage import RunUsage, Turns, UsageTotal
+from cursor_gateway.stages.usage import RunUsage, Turns, UsageTotal, tool_tokens
 
 READ = OtherTool(tool="read_file", arguments={"target_file": "a.py"}, data="word " * 100)
 

@@ -147,9 +147,7 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    "newer",
-    ["CREATE TABLE newer (a)", "UPDATE upkeep SET version = 99"],
-    ids=["other tables", "exactly our tables"],
+    "newer", ["CREATE TABLE newer (a)", "UPDATE upkeep SET version = 99"], ids=["other tables", "exactly our tables"]
 )
 def test_a_newer_database_is_refused_and_left_alone(newer: str, tmp_path: Path) -> None:
     path = filled(tmp_path)

@@ -496,10 +496,7 @@ async def test_what_cannot_start_here_is_not_claimed(database: str, what: str) -
         if what == "later":
             entry = replace(entry, run_at_ms=4_000_000_000_000)
         await submit(
-            cluster,
-            entry,
-            volume="b" if what == "another volume" else None,
-            needs=["gpu"] if what == "a label" else [],
+            cluster, entry, volume="b" if what == "another volume" else None, needs=["gpu"] if what == "a label" else []
         )
         limit = 0
         if what == "a full key":

@@ -76,10 +76,7 @@ async def test_a_front_reads_keys_and_a_runner_only_their_limits(restricted: str
     ],
 )
 def test_neither_can(role: str, statement: str, restricted: str) -> None:
-    with (
-        psycopg.connect(_as(role, restricted), autocommit=True) as connection,
-        pytest.raises(InsufficientPrivilege),
-    ):
+    with psycopg.connect(_as(role, restricted), autocommit=True) as connection, pytest.raises(InsufficientPrivilege):
         connection.execute(statement.encode())
 
 
@@ -102,10 +99,7 @@ def test_the_tables_of_a_later_migration_need_no_new_privileges(role: str, restr
 
 
 def test_a_runner_cannot_see_hashes(restricted: str) -> None:
-    with (
-        psycopg.connect(_as(RUNNER, restricted), autocommit=True) as connection,
-        pytest.raises(InsufficientPrivilege),
-    ):
+    with psycopg.connect(_as(RUNNER, restricted), autocommit=True) as connection, pytest.raises(InsufficientPrivilege):
         connection.execute("SELECT hash FROM api_keys")
 
 

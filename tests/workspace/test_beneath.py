@@ -5,14 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.workspace.beneath import (
-    PathRefused,
-    make_below,
-    path_below,
-    read_below,
-    remove_below,
-    write_below,
-)
+from cursor_gateway.workspace.beneath import PathRefused, make_below, path_below, read_below, remove_below, write_below
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "", ".", "a\0b"])

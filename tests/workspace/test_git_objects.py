@@ -1,12 +1,14 @@
 """Contents that git stores are read without git: loose, packed, as differences; nothing else is believed."""
 
 import random
+import shutil
 import zlib
 from pathlib import Path
 
 import pytest
 
-from cursor_gateway.workspace.git_objects import Repository, _patched, changes_content
+from cursor_gateway.workspace import git_objects as module
+from cursor_gateway.workspace.git_objects import Repository, _inflated, _patched, changes_content
 from tests.workspace.repositories import git
 
 
@@ -90,6 +92,43 @@ def test_an_object_under_the_name_of_another_is_unknown(top: Path) -> None:
 def test_a_difference_of_unknown_commands_or_beyond_its_base_is_refused(commands: bytes) -> None:
     with pytest.raises(ValueError, match="not"):
         _patched(b"base", b"\x04\x04" + commands)
+
+
+def test_what_is_cut_off_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pack").write_bytes(zlib.compress(b"content " * 10)[:-4])
+    monkeypatch.setattr(module, "_MOST_BYTES", 50)
+    with (tmp_path / "pack").open("rb") as file, pytest.raises(ValueError, match="too large"):
+        _inflated(file.fileno(), 0)
+    with pytest.raises(ValueError, match="too large"):
+        _patched(b"x" * 40, b"\x28\x50" + b"\x90\x28" * 2)
+    monkeypatch.undo()
+    with (tmp_path / "pack").open("rb") as file, pytest.raises(ValueError, match="too early"):
+        _inflated(file.fileno(), 0)
+
+
+def test_an_object_behind_too_many_differences_is_unknown(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = list(every_blob(top))
+    git(top, "repack", "-adfq", "--depth=50")
+    monkeypatch.setattr(module, "_MOST_DEPTH", 1)
+    found = [Repository(f"{top}/.git").blob(hash) for hash in hashes]
+    assert None in found
+    assert any(found)
+
+
+def test_an_object_that_differs_from_a_missing_one_is_unknown(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = list(every_blob(top))
+    git(top, "-c", "repack.useDeltaBaseOffset=false", "repack", "-adfq")
+    repository = Repository(f"{top}/.git")
+    found, depth = repository._packed, module._MOST_DEPTH
+    monkeypatch.setattr(repository, "_packed", lambda name, left: found(name, left) if left == depth else None)
+    assert None in [repository.blob(hash) for hash in hashes]
+
+
+def test_there_may_be_no_packs(top: Path) -> None:
+    (hash, *_) = every_blob(top)
+    shutil.rmtree(top / ".git/objects/pack")
+    assert Repository(f"{top}/.git").blob(hash) is not None
+    assert Repository(f"{top}/.git").blob(b"\0" * 20) is None
 
 
 def test_links_lead_nowhere(top: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -23,8 +23,8 @@ _HTML = "tests/render/test_html_safety.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     *_of(
-        "webhooks/post.py",
-        "tests/webhooks/test_post.py",
+        "webhooks/delivery.py",
+        "tests/webhooks/test_delivery_post.py",
         ("Webhooks: private addresses are refused", "if allow_private or is_public(address)]", "if True]"),
         ("Webhooks: addresses inside others count", "for one in _carried(known))", "for one in ())"),
         (
@@ -292,8 +292,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Workspaces: no NUL", ' or "\\0" in name', ""),
     ),
     *_of(
-        "workspace/agent_files.py",
-        "tests/workspace/test_agent_files.py",
+        "workspace/roots.py",
+        "tests/workspace/test_roots_agent_files.py",
         ("Workspaces: hooks", '    ".cursor/hooks.json",\n', ""),
         ("Workspaces: servers", '    ".cursor/mcp.json",\n', ""),
         ("Workspaces: permissions", '    ".cursor/cli.json",\n', ""),

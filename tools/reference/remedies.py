@@ -48,7 +48,7 @@ AGENT = {
         "The agent's process ended before it had finished, for example because it was killed or ran out of memory.",
         "Retry. If it happens again, read `details` and the gateway's log, and update the agent with "
         "`cursor-agent update`.",
-        ("The agent's output ended before the agent had finished; partial output was kept. Try again.",),
+        ("The agent's output ended before the agent had finished. Try again.",),
     ),
     "agent_failed": Remedy(
         "The agent reported a failure. The message quotes its reason.",

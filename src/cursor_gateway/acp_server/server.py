@@ -1,4 +1,4 @@
-"""Serve the requests of an editor: sessions, prompts, modes and models."""
+"""Serve the requests of an editor on standard input and output: sessions, prompts, modes and models."""
 
 import asyncio
 import os
@@ -13,14 +13,40 @@ from msgspec import UNSET, Struct
 from cursor_gateway.acp_server import shapes
 from cursor_gateway.acp_server.prompts import UnusablePrompt, read_prompt
 from cursor_gateway.acp_server.session_ids import SessionIds
-from cursor_gateway.acp_server.stdio import StdioTransport
 from cursor_gateway.acp_server.turns import EditorSession, PromptTurn, replay
 from cursor_gateway.client.asynchronous import AsyncClient
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError, NotFound, RunCancelled
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.history import ConversationDetail
-from cursor_gateway.sources.acp.rpc import METHOD_NOT_FOUND, Rpc, RpcError
+from cursor_gateway.sources.acp.rpc import METHOD_NOT_FOUND, Message, Rpc, RpcError, line_of, message_of
+from cursor_gateway.stdio import TOO_LONG, StdioLines, is_cut, unread_id
+
+_PARSE_ERROR = -32700
+
+_UNREADABLE = "This line is no JSON-RPC message; send one message in each line."
+
+
+class StdioTransport:
+    def __init__(self, lines: StdioLines) -> None:
+        self._lines = lines
+        self.drained, self.close = lines.drained, lines.close
+
+    def send(self, message: Message) -> None:
+        self._lines.send(line_of(message))
+
+    async def receive(self) -> Message | None:
+        while (line := await self._lines.receive()) is not None:
+            if not is_cut(line) and (message := message_of(line)) is not None:
+                return message
+            if line.strip():
+                error = {"code": _PARSE_ERROR, "message": TOO_LONG if is_cut(line) else _UNREADABLE}
+                self.send({"jsonrpc": "2.0", "id": unread_id(line), "error": error})
+        return None
+
+
+# --- standard input and output --------------------------------------------------------------------
+
 
 Connected: TypeAlias = tuple[AsyncClient, str | None]  # and the folder to name in requests; None: the gateway's default
 ConnectFolder: TypeAlias = Callable[[str], AbstractAsyncContextManager[Connected]]
@@ -93,6 +119,9 @@ class AcpServer:
 
     async def _requested(self, method: str, params: Any) -> Any:
         handle = self._methods.get(method)
+        if method == "session/cancel":  # a notification that has an id
+            self._notified(method, params)
+            return {}
         if handle is None:
             raise RpcError(METHOD_NOT_FOUND, f"This agent has no method {method!r}.")
         try:
@@ -110,10 +139,12 @@ class AcpServer:
                     session.turn.cancel()
 
     async def update(self, session_id: str, update: shapes.SessionUpdate) -> None:
+        """Waits while the editor does not read."""
         self._rpc.notify("session/update", {"sessionId": session_id, "update": update})
         await self._transport.drained()
 
     async def request(self, method: str, params: Struct) -> Any:
+        """Raises `RpcError`, and `ConnectionError` if the editor is gone."""
         return await self._rpc.request(method, params)
 
     # --- sessions -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
 
@@ -21,26 +21,11 @@ from cursor_gateway.stages.run_questions import PermissionAsked, PlanAsked, Ques
 
 if TYPE_CHECKING:
     from cursor_gateway.acp_server.prompts import Prompt
+    from cursor_gateway.acp_server.server import AcpServer
     from cursor_gateway.client.calls import AnswerFields, ModelEntry
     from cursor_gateway.client.connection import ChatOptions
 
 _STOP_SECONDS = 10.0  # for the last events of a run that was cancelled
-
-
-class Editor(Protocol):
-    """The client on the other side."""
-
-    capabilities: shapes.ClientCapabilities
-
-    async def update(self, session_id: str, update: shapes.SessionUpdate) -> None:
-        """Waits while the client does not read."""
-        ...
-
-    async def request(self, method: str, params: Struct) -> Any:
-        """Raises `RpcError`, and `ConnectionError` if the client is gone."""
-        ...
-
-    def log(self, text: str) -> None: ...
 
 
 class EditorSession:
@@ -61,7 +46,7 @@ class EditorSession:
 class PromptTurn:
     """A prompt with all its runs, or a run of somebody else's that is watched. `perform` runs one of its methods."""
 
-    def __init__(self, editor: Editor, session: EditorSession) -> None:
+    def __init__(self, editor: "AcpServer", session: EditorSession) -> None:
         self._editor, self._session = editor, session
         self._client: AsyncClient | None = None
         self._run_id = ""  # of the run that is under way
@@ -282,7 +267,7 @@ class PromptTurn:
             return None
 
 
-async def replay(editor: Editor, session: EditorSession, client: AsyncClient, detail: ConversationDetail) -> str:
+async def replay(editor: "AcpServer", session: EditorSession, client: AsyncClient, detail: ConversationDetail) -> str:
     """The whole conversation. Returns the id of the run that is still active, whose events are left out; or ""."""
     for run in detail.runs:
         for message in detail.messages:

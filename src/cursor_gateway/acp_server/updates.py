@@ -14,8 +14,8 @@ from msgspec import UNSET, UnsetType
 from cursor_gateway.acp_server import shapes
 from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model import document_events, documents
-from cursor_gateway.stages.context_size import window_of
 from cursor_gateway.stages.summary import main_argument
+from cursor_gateway.stages.usage import window_of
 
 _TAIL = 4_000  # characters of the output of a command that still runs: each update repeats it
 _LONGEST = 10_000  # characters of a tool's result that are shown; `rawOutput` has all of it

@@ -20,7 +20,6 @@ from cursor_gateway.dialects.documents.request import (
     ToolAnswer,
 )
 from cursor_gateway.model import history
-from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList, PlanChoice
 from cursor_gateway.model.changes import (
     CommitRequest,
@@ -30,6 +29,7 @@ from cursor_gateway.model.changes import (
     KeptFiles,
     RevertedFiles,
     RevertRequest,
+    TraceRecord,
 )
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.health import Health

@@ -56,7 +56,7 @@ from cursor_gateway.runs.queue import (
     queue_full,
     queued_request,
 )
-from cursor_gateway.runs.repeats import Deliveries, request_key
+from cursor_gateway.runs.repeats import Deliveries, check_body, quote_answer, request_key, results_in
 from cursor_gateway.runs.run_service import (
     Asker,
     Continued,
@@ -67,9 +67,6 @@ from cursor_gateway.runs.run_service import (
     RunService,
     ServiceState,
     Work,
-    check_body,
-    quote_answer,
-    results_in,
     stored_continuation,
 )
 from cursor_gateway.runs.service import cancelled

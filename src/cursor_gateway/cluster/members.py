@@ -33,8 +33,7 @@ _REPEAT_SECONDS = 60.0  # between two such lines
 _LATE = 1.5  # times `beat_seconds` after the last beat: the next one should be there
 _REJOINED = 2**40  # beats by which a restarted member is ahead of its earlier life
 _LOST = RunnerLost(
-    "The process that ran this agent died or lost its connection to the database; partial output was kept. "
-    "Send the message again."
+    "The process that ran this agent died or lost its connection to the database. Send the message again."
 )
 
 

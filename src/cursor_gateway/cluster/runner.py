@@ -46,8 +46,9 @@ from cursor_gateway.errors import (
     TooManyRuns,
     error_of,
 )
+from cursor_gateway.runs.repeats import results_in
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_service import Continued, RunRequest, RunService, results_in
+from cursor_gateway.runs.run_service import Continued, RunRequest, RunService
 from cursor_gateway.runs.service import LocalRunService, cancelled
 from cursor_gateway.store.base import OWNER, Claim, begun_record
 from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint, Watchers

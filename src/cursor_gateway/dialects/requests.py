@@ -1,5 +1,6 @@
 """Read what the requests of several dialects share: gateway options, attempts, and errors that name a field."""
 
+import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
@@ -104,6 +105,27 @@ V = TypeVar("V")
 def invalid(param: str, reason: str) -> InvalidRequest:
     """`param` is the path of the field, with which the message begins."""
     return InvalidRequest(f"{param}: {reason}", param=param)
+
+
+def is_image(address: str) -> bool:
+    """Whether a data: URI says so."""
+    return address[:11].lower() == "data:image/"
+
+
+def decoded_text(data: str) -> str | None:
+    """Base64 of UTF-8; None: it is something else."""
+    try:
+        return base64.b64decode("".join(data.split()), validate=True).decode()
+    except ValueError:
+        return None
+
+
+def read_text_file(address: str, name: str, param: str) -> str:
+    """What the agent reads of a file in a request: base64, or a data: URI. Raises `InvalidRequest`."""
+    text = decoded_text(address.partition(",")[2] if address[:5].lower() == "data:" else address)
+    if text is None:
+        raise invalid(param, "Only text files and images can be read; send the base64 of UTF-8 text.")
+    return f"File {name}:\n\n{text}" if name else text
 
 
 def convert_field(value: object, shape: type[V], param: str, hint: str = "") -> V:

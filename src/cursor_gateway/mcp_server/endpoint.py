@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from secrets import token_hex
 
 import msgspec
 from msgspec import Struct
@@ -19,11 +20,11 @@ from starlette.types import ASGIApp
 
 from cursor_gateway.dialects.base import SSE, Dialect
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.mcp_server import messages, peers, sessions
+from cursor_gateway.mcp_server import messages, peers
 from cursor_gateway.mcp_server.calls import ConnectedGateway, HostCall, OpenForms, answer_run
 from cursor_gateway.mcp_server.elicitation import read_form
-from cursor_gateway.mcp_server.headers import SESSION, VERSION, accepts_both, check_headers
 from cursor_gateway.mcp_server.methods import McpMethods, ToolCall, progress_token, read_call
+from cursor_gateway.mcp_server.peers import SESSION, VERSION, accepts_both, check_headers
 from cursor_gateway.mcp_server.service_gateway import Caller, ServiceGateway
 from cursor_gateway.mcp_server.sse_reply import SseReply
 from cursor_gateway.mcp_server.tasks import ttl_of
@@ -57,7 +58,7 @@ class McpEndpoint:
     def __init__(self, service: RunService, settings: Settings, documents: Dialect, reading: Reading) -> None:
         """`documents`: the dialect that reads messages and answers."""
         self._service, self._settings, self._documents, self._reading = service, settings, documents, reading
-        self._forms, self._ended, self._shutdown = OpenForms(), sessions.EndedSessions(), Shutdown(service)
+        self._forms, self._ended = OpenForms(), peers.EndedSessions()
         self._calls: dict[tuple[str, str, messages.RequestId], StreamedCall] = {}  # by owner, session and request
 
     async def message(self, request: HttpRequest) -> ASGIApp:
@@ -90,9 +91,9 @@ class McpEndpoint:
         if request.method == "HEAD":
             return Response(media_type=SSE.media_type)
         self._reading.unread.check(host.owner)
-        place = sessions.read_place(request.headers.get("last-event-id", ""))
+        place = peers.read_place(request.headers.get("last-event-id", ""))
         if place is None:
-            return SseReply(self._reading, host.owner, self._shutdown.wait)
+            return SseReply(self._reading, host.owner, self._until_stopping)
         return SseReply(self._reading, host.owner, partial(self._resume, host, place))
 
     async def end(self, request: HttpRequest) -> ASGIApp:
@@ -128,7 +129,7 @@ class McpEndpoint:
         if id is None:
             wanted = f"Send `initialize` first, then its {SESSION}; or the protocol version {peers.MODERN} in `_meta`."
             raise messages.RpcError(messages.INVALID_REQUEST, wanted)
-        peer = None if self._ended.has(request.state.owner, id) else sessions.read_session(id)
+        peer = None if self._ended.has(request.state.owner, id) else peers.read_session(id)
         if peer is None:
             raise messages.RpcError(
                 messages.INVALID_REQUEST, "This session has ended; send `initialize` again.", status=404
@@ -167,7 +168,9 @@ class McpEndpoint:
         elif message.method == "initialize":
             peer = peers.initialized_peer(message.params)
             answer = messages.encode_result(message.id, self._methods().initialized(peer))
-            return Response(answer, headers={SESSION: sessions.new_session(peer)}, media_type="application/json")
+            return Response(
+                answer, headers={SESSION: peers.new_session(peer, token_hex(16))}, media_type="application/json"
+            )
         else:
             host = self._session(request)
         if message.method == "subscriptions/listen" and host.peer.is_modern:
@@ -184,7 +187,7 @@ class McpEndpoint:
 
     async def _perform(self, host: _Host, message: messages.Request, reply: SseReply) -> bytes:
         gateway = self._gateway(host, message.id)
-        place = sessions.Place(message.id, "", 0, progress_token(message))
+        place = peers.Place(message.id, "", 0, progress_token(message))
         with self._active(host, message.id, StreamedCall(host.peer, place, reply, self._forms)) as streamed:
             try:
                 result = await self._methods(gateway).result(message, streamed)
@@ -193,7 +196,7 @@ class McpEndpoint:
         reply.delivered = gateway.delivered
         return messages.encode_result(message.id, result)
 
-    async def _resume(self, host: _Host, place: sessions.Place, reply: SseReply) -> bytes:
+    async def _resume(self, host: _Host, place: peers.Place, reply: SseReply) -> bytes:
         gateway = self._gateway(host, place.request_id)
         with self._active(host, place.request_id, StreamedCall(host.peer, place, reply, self._forms)) as streamed:
             result = await self._methods(gateway).resumed(place.run_id, place.after, streamed)
@@ -202,7 +205,7 @@ class McpEndpoint:
     async def _listen(self, host: _Host, message: messages.Request, reply: SseReply) -> bytes:
         methods = self._methods(self._gateway(host, message.id))
         listening = asyncio.ensure_future(methods.listen(message, host.peer, reply.event))
-        stopping = asyncio.ensure_future(self._shutdown.wait(reply))
+        stopping = asyncio.ensure_future(self._until_stopping(reply))
         try:
             await asyncio.wait((listening, stopping), return_when=asyncio.FIRST_COMPLETED)
             return messages.encode_result(
@@ -214,6 +217,12 @@ class McpEndpoint:
             listening.cancel()
             stopping.cancel()
             await asyncio.wait((listening, stopping))
+
+    async def _until_stopping(self, reply: SseReply) -> bytes:
+        """Ends a stream on which nothing comes: this process waits for the end of all replies before it stops."""
+        while not self._service.not_ready():
+            await asyncio.sleep(_WATCH_SECONDS)
+        return b""
 
     # --- calls that last ----------------------------------------------------------------------------
 
@@ -267,7 +276,7 @@ class McpEndpoint:
 class StreamedCall(HostCall):
     """With ids, after which a stream that breaks can be continued."""
 
-    def __init__(self, peer: peers.Peer, place: sessions.Place, reply: SseReply, forms: OpenForms) -> None:
+    def __init__(self, peer: peers.Peer, place: peers.Place, reply: SseReply, forms: OpenForms) -> None:
         super().__init__(peer, place.progress_token, self._event, forms)
         self.run_id, self.last_number, self._place, self._reply = place.run_id, place.after, place, reply
 
@@ -284,32 +293,7 @@ class StreamedCall(HostCall):
         await self._reply.event(message, self._id(number) if number and not self.peer.is_modern else "")
 
     def _id(self, number: int) -> str:
-        return sessions.encode_place(msgspec.structs.replace(self._place, run_id=self.run_id, after=number))
-
-
-class Shutdown:
-    """Ends streams on which nothing comes, when this process stops: it waits for the end of all replies."""
-
-    def __init__(self, service: RunService) -> None:
-        self._service, self._waiting = service, 0
-        self._watch: asyncio.Task[None] | None = None
-
-    async def wait(self, reply: SseReply) -> bytes:
-        if self._watch is None:
-            self._watch = asyncio.create_task(self._until_stopping())
-        self._waiting += 1
-        try:
-            await asyncio.shield(self._watch)
-        finally:
-            self._waiting -= 1
-            if not self._waiting and self._watch is not None:
-                self._watch.cancel()
-                self._watch = None
-        return b""
-
-    async def _until_stopping(self) -> None:
-        while not self._service.not_ready():
-            await asyncio.sleep(_WATCH_SECONDS)
+        return peers.encode_place(msgspec.structs.replace(self._place, run_id=self.run_id, after=number))
 
 
 def _connected(gateway: ServiceGateway) -> ConnectedGateway:

@@ -1,18 +1,24 @@
-"""What an MCP host says about itself in; its version of the protocol, and what it can do, out.
+"""What an MCP host says about itself in; its version of the protocol, what it can do, and its session, out.
 
 Since 2026-07-28, every request says it in `_meta`. Before that, hosts said it once, in `initialize`.
 """
 
+import re
+from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from cursor_gateway.mcp_server.messages import (
+    HEADER_MISMATCH,
     INVALID_PARAMS,
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
+    Request,
+    RequestId,
     RpcError,
 )
 
@@ -110,3 +116,123 @@ def need_tasks(peer: Peer) -> None:
 def _shows_forms(said: _Capabilities) -> bool:
     """`{}` is a host from before there were other modes."""
     return said.elicitation is not None and (not said.elicitation or "form" in said.elicitation)
+
+
+# --- its requests' headers ------------------------------------------------------------------------
+
+
+VERSION = "mcp-protocol-version"
+SESSION = "mcp-session-id"
+
+_ENCODED = re.compile(r"=\?base64\?(.*)\?=")
+_TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
+
+
+def check_headers(request: Request, headers: Mapping[str, str]) -> None:
+    """Of a request since 2026-07-28: proxies decide by the headers. Raises `RpcError`."""
+    meta = request.params.get("_meta")
+    version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
+    _check("MCP-Protocol-Version", headers.get(VERSION), version)
+    _check("Mcp-Method", headers.get("mcp-method"), request.method)
+    name = _decoded(headers.get("mcp-name"))
+    if request.method == "tools/call":
+        _check("Mcp-Name", name, request.params.get("name"))
+    elif request.method in _TASK_METHODS and name is not None:  # no proxy needs it: every process has every task
+        _check("Mcp-Name", name, request.params.get("taskId"))
+
+
+def _check(name: str, sent: str | None, expected: object) -> None:
+    if sent is None:
+        raise RpcError(HEADER_MISMATCH, f"The header {name} is missing.")
+    if sent != expected:
+        raise RpcError(HEADER_MISMATCH, f"The header {name} does not match the body.")
+
+
+def _decoded(value: str | None) -> str | None:
+    encoded = None if value is None else _ENCODED.fullmatch(value)
+    if encoded is None:
+        return value
+    try:
+        return b64decode(encoded[1], validate=True).decode()
+    except (Error, UnicodeDecodeError):
+        raise RpcError(HEADER_MISMATCH, "The header Mcp-Name is not valid Base64.") from None
+
+
+def accepts_both(headers: Mapping[str, str]) -> bool:
+    """A reply may be JSON or a stream."""
+    accepted = headers.get("accept", "")
+    return "*/*" in accepted or ("application/json" in accepted and "text/event-stream" in accepted)
+
+
+# --- its sessions, before 2026-07-28 --------------------------------------------------------------
+# A session's id contains what its host said in `initialize`, and an event's id the run that it is about. So every
+# process can take any request of a session, and continue any stream: nothing is kept between requests. A host that
+# changes them only changes what it said about itself: what it may read and do depends on its key.
+
+
+_MOST = 10_000
+_LONGEST = 1000  # characters
+
+
+class Session(Struct, frozen=True, array_like=True):
+    peer: Peer
+    nonce: str
+
+
+class Place(Struct, frozen=True, array_like=True):
+    """After an event of a run, in the stream that answers a request."""
+
+    request_id: RequestId
+    run_id: str
+    after: int
+    progress_token: RequestId | None = None
+
+
+_T = TypeVar("_T")
+
+
+def new_session(peer: Peer, nonce: str) -> str:
+    return _encode(Session(peer, nonce))
+
+
+def read_session(id: str) -> Peer | None:
+    """None: it is none of ours."""
+    session = _decode(id, Session)
+    return session.peer if session is not None and session.peer.version in LEGACY else None
+
+
+def encode_place(place: Place) -> str:
+    return _encode(place)
+
+
+def read_place(id: str) -> Place | None:
+    return _decode(id, Place)
+
+
+def _encode(value: Struct) -> str:
+    return urlsafe_b64encode(msgspec.msgpack.encode(value)).decode().rstrip("=")
+
+
+def _decode(text: str, type: type[_T]) -> _T | None:
+    if len(text) > _LONGEST or not text.isascii():
+        return None
+    try:
+        return msgspec.msgpack.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=type)
+    except (ValueError, msgspec.DecodeError):
+        return None
+
+
+class EndedSessions:
+    """The latest ones that their hosts have ended, at this process. An owner ends only its own."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._ended: dict[tuple[str, str], None] = {}
+        self._most = most
+
+    def add(self, owner: str, id: str) -> None:
+        self._ended[owner, id] = None
+        if len(self._ended) > self._most:
+            del self._ended[next(iter(self._ended))]
+
+    def has(self, owner: str, id: str) -> bool:
+        return (owner, id) in self._ended

@@ -8,7 +8,7 @@ from cursor_gateway.mcp_server import messages
 from cursor_gateway.mcp_server.calls import HostCall, OpenForms
 from cursor_gateway.mcp_server.methods import McpMethods, progress_token
 from cursor_gateway.mcp_server.peers import Peer, initialized_peer, is_modern, requesting_peer
-from cursor_gateway.stdio import StdioLines
+from cursor_gateway.stdio import TOO_LONG, StdioLines, is_cut, unread_id
 
 _STOP_SECONDS = 10.0  # for stopping the runs, when the host has gone
 
@@ -37,8 +37,10 @@ class StdioMcpServer:
         try:
             message = messages.read_message(line)
         except messages.RpcError as error:
-            if error.id is not None:  # else the host could not tell to what it is the reply
-                self._start(error.id, self._write(messages.encode_error(error.id, error)))
+            shown = messages.RpcError(messages.INVALID_REQUEST, TOO_LONG) if is_cut(line) else error
+            id = unread_id(line) if error.id is None else error.id
+            if id is not None:  # else the host could not tell to what it is the reply
+                self._start(id, self._write(messages.encode_error(id, shown)))
             return
         match message:
             case messages.Request(id=id):

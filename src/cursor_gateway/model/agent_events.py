@@ -171,6 +171,15 @@ class TokenCounts(Struct, frozen=True, kw_only=True):
     cached: int = 0
     reasoning: int = 0
 
+    def plus(self, other: "TokenCounts", sign: Literal[1, -1] = 1) -> "TokenCounts":
+        """The sum, or the difference."""
+        return TokenCounts(
+            prompt=self.prompt + sign * other.prompt,
+            completion=self.completion + sign * other.completion,
+            cached=self.cached + sign * other.cached,
+            reasoning=self.reasoning + sign * other.reasoning,
+        )
+
 
 class RunFinished(Struct, frozen=True, kw_only=True):
     usage: TokenCounts | None = None

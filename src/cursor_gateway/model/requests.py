@@ -159,3 +159,8 @@ class AgentRequest(RunOptions, frozen=True, kw_only=True, rename=None):
     clients_retry: bool = False  # clients of its API repeat a request that failed, by themselves
     question_id: str = ""  # the client's own name for what it asks; its retries have the same
     kept: bytes = b""  # stored for its dialect, and returned when the answer is looked up; empty: it cannot be
+
+    @property
+    def may_be_asked_again(self) -> bool:
+        """Only the time distinguishes a retry from the same question asked again to get another answer."""
+        return self.attempt == "unknown" and not self.question_id

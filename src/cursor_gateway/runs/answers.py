@@ -1,6 +1,8 @@
 """Answers in; the run that waits for them and continues, or the conversation's next run, out."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -56,6 +58,10 @@ class _NextTurn(Struct, frozen=True):
     allow: Sequence[str] = ()
 
 
+_Taken: TypeAlias = Continued | _NextTurn
+_Checked: TypeAlias = _Taken | Callable[[], Awaitable[_Taken]]  # what has an effect is called when all are checked
+
+
 class Answers:
     def __init__(
         self, parts: RunParts, decisions: Permissions, start: Callable[[RunRequest], Awaitable[RunHandle]]
@@ -66,7 +72,8 @@ class Answers:
 
     async def take(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
         several = given.answers if isinstance(given, SeveralAnswers) else [given]
-        taken = [await self._take(id, asker, one) for one in several]
+        checked = [await self._check(id, asker, one) for one in several]
+        taken = [one if isinstance(one, Continued | _NextTurn) else await one() for one in checked]
         turns = [one for one in taken if isinstance(one, _NextTurn)]
         if turns:
             return await self._begin(asker, turns)
@@ -74,20 +81,20 @@ class Answers:
         assert isinstance(continued, Continued)
         return continued
 
-    async def _take(
+    async def _check(
         self, id: str, asker: Asker, given: ToolResults | QuestionAnswers | PlanDecision | PermissionDecisions
-    ) -> Continued | _NextTurn:
+    ) -> _Checked:
         match given:
-            case ToolResults(results=results):
-                return await self.with_results(id, asker, results)
+            case ToolResults(results=results):  # which never come with others
+                return await self._with_results(id, asker, results)
             case QuestionAnswers(answers=answers):
-                return await self.with_answers(id, asker, answers)
+                return await self._with_answers(id, asker, answers)
             case PlanDecision(decision=decision, text=text):
-                return await self.with_decision(id, asker, decision, text)
+                return await self._with_decision(id, asker, decision, text)
             case PermissionDecisions(permissions=permissions):
-                return await self.with_permissions(id, asker, permissions)
+                return await self._with_permissions(id, asker, permissions)
 
-    async def with_results(self, id: str, asker: Asker, results: Mapping[str, ToolResult]) -> Continued:
+    async def _with_results(self, id: str, asker: Asker, results: Mapping[str, ToolResult]) -> Continued:
         """Results of the caller's tools. If the run is gone, a new one starts in its conversation."""
         if (live := self._runs.find(id, asker.owner)) is not None:
             if live.caller is not None and not live.is_ending:
@@ -115,23 +122,20 @@ class Answers:
         )
         return Continued(await self._start(request), 0)
 
-    async def with_answers(
-        self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]
-    ) -> Continued | _NextTurn:
+    async def _with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> _Checked:
         """To the agent's questions: a run that waits for them continues; else they are the conversation's next turn."""
         run = await find_run(self._runs, self._store, id, asker.owner)
         if any(answer.question_id in run.questions.permissions for answer in answers):
-            return await self.with_permissions(id, asker, await self._permissions(run, answers))
+            return await self._with_permissions(id, asker, await self._permissions(run, answers))
         if (call := run.questions.call_for(answers)) is not None:
-            run.take_answers({call: list(answers)})
-            return await _continued(run, asker)
+            return partial(_give, run, asker, {call: list(answers)})
         documents = await self._documents(run)
         if (pause := await _held(run, documents, ClarificationDocument)) is not None:
             return Continued(run, pause)
         key = _key_of(run.id, QuestionAnswers(answers))
         return _NextTurn(run, answers_message(documents, answers), run.info.mode, key)
 
-    async def with_decision(self, id: str, asker: Asker, decision: PlanChoice, text: str) -> Continued | _NextTurn:
+    async def _with_decision(self, id: str, asker: Asker, decision: PlanChoice, text: str) -> _Checked:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
         run = await find_run(self._runs, self._store, id, asker.owner)
         if (plan := run.questions.plan) is not None:
@@ -141,8 +145,7 @@ class Answers:
                     "ended.",
                     param="text",
                 )
-            run.take_answers({plan: decision == "accept"})
-            return await _continued(run, asker)
+            return partial(_give, run, asker, {plan: decision == "accept"})
         documents = await self._documents(run)
         if (pause := await _held(run, documents, PlanDocument)) is not None:
             return Continued(run, pause)
@@ -150,22 +153,41 @@ class Answers:
         key = _key_of(run.id, PlanDecision(decision, text))
         return _NextTurn(run, plan_message(documents, decision, text), mode, key)
 
-    async def with_permissions(self, id: str, asker: Asker, decided: Mapping[str, Permission]) -> Continued | _NextTurn:
+    async def _with_permissions(self, id: str, asker: Asker, decided: Mapping[str, Permission]) -> _Checked:
         """Decisions about calls that need permission, by document. A rejected call is tried again in the next turn."""
         run = await find_run(self._runs, self._store, id, asker.owner)
         self._decisions.check(list(decided.values()))
         documents = {document.id: document for document in (await response_of(run)).documents}
         requests = {id: _permission_request(documents, id, permission) for id, permission in decided.items()}
         questions = {id: _question_of(documents[id]) for id in decided}
-        if any(id in run.questions.permissions for id in questions.values()):
-            return await self._decide_held(run, asker, decided, requests, questions)
+        held = run.questions.permissions
+        if any(id in held for id in questions.values()):
+            for id in decided:
+                if questions[id] not in held:
+                    raise InvalidRequest(
+                        f"The run does not wait for a decision about {id[:100]!r}; decide what it waits for first.",
+                        param="permissions",
+                    )
+            self._check_recorded(run, decided)
+            return partial(self._decide_held, run, asker, decided, requests, questions)
         for id in decided:
             if (pause := await self._answered_in(run, documents[id])) is not None:  # this is another copy
                 return Continued(run, pause)
         await self._documents(run)
+        self._check_recorded(run, decided)
+        return partial(self._decide_later, run, documents.values(), decided, requests)
+
+    async def _decide_later(
+        self,
+        run: RunHandle,
+        documents: Iterable[Document],
+        decided: Mapping[str, Permission],
+        requests: Mapping[str, PermissionRequest],
+    ) -> _Taken:
+        """For a run that has ended."""
         entries = [await self._record(run, id, requests[id], permission) for id, permission in decided.items()]
         if not any(permission.is_allowed or permission.reason for permission in decided.values()):
-            await self._settle(run, documents.values())
+            await self._settle(run, documents)
             return Continued(run, 0)  # the agent continued without it, and needs no message
         text = permissions_message([(requests[id], permission) for id, permission in decided.items()])
         once = [rule for entry in entries if entry.decision == "once" for rule in entry.rules]
@@ -182,17 +204,11 @@ class Answers:
     ) -> Continued:
         """For a run that waits: it continues."""
         for id, permission in decided.items():
-            if questions[id] not in run.questions.permissions:
-                raise InvalidRequest(
-                    f"The run does not wait for a decision about {id[:100]!r}; decide what it waits for first.",
-                    param="permissions",
-                )
             if permission.decision in ("conversation", "workspace"):
                 await self._record(run, id, requests[id], permission)
         held = run.questions.permissions  # those that are not among them any more are left out
         answers = {questions[id]: permission for id, permission in decided.items()}
-        run.take_answers({held[id]: permission for id, permission in answers.items() if id in held})
-        return await _continued(run, asker)
+        return await _give(run, asker, {held[id]: permission for id, permission in answers.items() if id in held})
 
     async def _permissions(self, run: RunHandle, answers: Sequence[ClarificationAnswer]) -> dict[str, Permission]:
         """Answers to questions that ask for permission, by the documents of these questions."""
@@ -205,6 +221,14 @@ class Answers:
                 raise InvalidRequest(f"{param}: The run waits for a decision; answer that first.", param=param)
             decided[by_question[answer.question_id]] = permission_of(answer, number)
         return decided
+
+    def _check_recorded(self, run: RunHandle, decided: Mapping[str, Permission]) -> None:
+        """Raises `InvalidRequest` if any of it was decided differently before."""
+        try:
+            for id, permission in decided.items():
+                self._decisions.known(run.owner, (run.id, id), permission)
+        except OSError as error:
+            raise unwritable(error) from error
 
     async def _record(
         self, run: RunHandle, id: str, request: PermissionRequest, permission: Permission
@@ -351,8 +375,9 @@ def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offe
     )
 
 
-async def _continued(run: RunHandle, asker: Asker) -> Continued:
-    """A run that has got what it waited for."""
+async def _give(run: RunHandle, asker: Asker, answers: Mapping[str, object]) -> Continued:
+    """What the run waits for."""
+    run.take_answers(answers)
     run.set_when_client_leaves(asker.when_client_leaves)
     return Continued(run, (await run.state()).paused_at)
 

@@ -267,10 +267,6 @@ class Conversations:
 
     # --- removing -----------------------------------------------------------------------------------
 
-    async def remove(self, id: str, owner: str) -> bool:
-        """From the history; `Removals` deletes its folder."""
-        return await self._store.delete_conversation(id, owner)
-
     async def file_sizes(self) -> dict[str, int]:
         """The bytes that each conversation keeps in its folder, and of the files that it changed."""
         return await asyncio.to_thread(

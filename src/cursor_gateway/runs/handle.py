@@ -289,7 +289,7 @@ def no_run(id: str) -> NotFound:
     return NotFound(f"Unknown run {id[:100]!r}; see GET /v1/conversations.", param="id")
 
 
-_WHY = "The gateway was killed during this run; partial output was kept. Send the message again."
+_WHY = "The gateway was killed during this run. Send the message again."
 
 
 async def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], now_ms: int) -> int:

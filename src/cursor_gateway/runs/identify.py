@@ -30,18 +30,20 @@ from cursor_gateway.runs.caller_tools import run_of
 from cursor_gateway.runs.conversations import TOOLS, Conversation
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.log import StoredLog
-from cursor_gateway.runs.repeats import Deliveries, FailedQuestions, Repeats, repair_key, request_key
-from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_service import (
-    Continued,
-    RunRequest,
-    asks_others,
+from cursor_gateway.runs.repeats import (
+    Deliveries,
+    FailedQuestions,
+    Repeats,
     body_hash,
     check_body,
     quote,
+    repair_key,
+    request_key,
     results_in,
     scope_of,
 )
+from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run_service import Continued, RunRequest
 from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.sources.base import Model, Turn
 from cursor_gateway.sources.cursor.models import is_alias, resolve
@@ -62,16 +64,9 @@ class Identified(Struct, frozen=True):
 
 class Identify:
     def __init__(self, parts: RunParts, repeats: Repeats, questions: FailedQuestions) -> None:
-        self._source, self._runs, self._store, self._conversations, self._workspaces, self._defaults = (
-            parts.source,
-            parts.runs,
-            parts.store,
-            parts.conversations,
-            parts.workspaces,
-            parts.defaults,
-        )
-        self._repeats, self._questions, self._now_ms = repeats, questions, parts.now_ms
-        self._queue = parts.queue
+        self._source, self._runs, self._store, self._defaults = parts.source, parts.runs, parts.store, parts.defaults
+        self._conversations, self._workspaces = parts.conversations, parts.workspaces
+        self._parts, self._repeats, self._questions = parts, repeats, questions
         self.deliveries = Deliveries(parts.defaults.reconnect_seconds)
 
     # --- the agent ----------------------------------------------------------------------------------
@@ -80,7 +75,7 @@ class Identify:
         """An interactive request goes to a source that can wait for answers, unless the default source has the
         conversation.
         """
-        if request.source is None and asks_others(request, self._defaults):
+        if request.source is None and self._parts.asks_others(request):
             request = replace(request, source=INTERACTIVE)
         if request.source != INTERACTIVE:
             return request
@@ -225,7 +220,7 @@ class Identify:
             if key is not None:
                 hashed = body_hash(request) if key == request.idempotency_key else ""
                 reply = IdempotentRun(continued.run.id, hashed, continued.after)
-                await self._repeats.note(request.owner, key, reply, self._now_ms())
+                await self._repeats.note(request.owner, key, reply, self._parts.now_ms())
             return Identified(request, key, continued)
         if key is not None and key != request.idempotency_key:
             request = replace(request, repeat_key=key)
@@ -253,16 +248,16 @@ class Identify:
 
     async def _waiting(self, request: RunRequest) -> RunHandle | None:
         """The same request in the queue. It costs nothing while the queue is unreachable."""
-        if self._queue is None or request.claim is not None:
+        if self._parts.queue is None or request.claim is not None:
             return None
         with suppress(StoreUnavailable):
-            return await self._queue.find_by_key(request)
+            return await self._parts.queue.find_by_key(request)
         return None
 
     async def _still_asked(self, request: RunRequest) -> RunHandle | None:
         """The run that answers the same question, if it has waited for somebody to allow a command: its client may have
         given up meanwhile, and ask again."""
-        if not request.question_key or not asks_others(request, self._defaults):
+        if not request.question_key or not self._parts.asks_others(request):
             return None
         for run_id in self._questions.runs_of(request.question_key):
             run = self._runs.find(run_id, request.owner)
@@ -346,7 +341,7 @@ class Identify:
         """No SDK waits so long before a retry: this is of another question with the same words, whose first attempt
         did not arrive."""
         ended_ms = run.log.run.ended_ms if isinstance(run.log, StoredLog) else None
-        return ended_ms is not None and self._now_ms() - ended_ms > _LATEST_RETRY_MS
+        return ended_ms is not None and self._parts.now_ms() - ended_ms > _LATEST_RETRY_MS
 
     async def _is_void(self, run: RunHandle, request: RunRequest, *, is_named: bool) -> bool:
         """The run was stopped, or failed in a way that allows another attempt."""

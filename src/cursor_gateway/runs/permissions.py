@@ -55,6 +55,17 @@ class Permissions:
         """The newest first. Raises `OSError`."""
         return self._read(_file(owner))[::-1]
 
+    def known(self, owner: str, asked: tuple[str, str], permission: Permission) -> PermissionEntry | None:
+        """The entry of the same decision. Raises `InvalidRequest` if it was decided differently, and `OSError`."""
+        found = (entry for entry in self._read(_file(owner)) if (entry.chat_id, entry.document_id) == asked)
+        if (known := next(found, None)) is not None and known.decision != permission.decision:
+            raise InvalidRequest(
+                f"This was already decided: {known.decision}; revoke it with DELETE /v1/permissions/{known.id} to "
+                "decide again.",
+                param="permissions",
+            )
+        return known
+
     def record(
         self,
         owner: str,
@@ -64,18 +75,10 @@ class Permissions:
         permission: Permission,
     ) -> PermissionEntry:
         """`place` is a workspace and a conversation, `asked` a run and its document. Repeating a decision returns the
-        same entry. Raises `InvalidRequest` if it was decided differently before, and `OSError`.
+        same entry. Raises what `known` does.
         """
         with self._locked() as folder:
-            entries = self._read(_file(owner))
-            known = next((entry for entry in entries if (entry.chat_id, entry.document_id) == asked), None)
-            if known is not None and known.decision != permission.decision:
-                raise InvalidRequest(
-                    f"This was already decided: {known.decision}; revoke it with DELETE /v1/permissions/{known.id} "
-                    "to decide again.",
-                    param="permissions",
-                )
-            if known is not None:
+            if (known := self.known(owner, asked, permission)) is not None:
                 return known
             new = PermissionEntry(
                 id=f"perm_{uuid4().hex}",
@@ -89,7 +92,7 @@ class Permissions:
                 document_id=asked[1],
                 created=datetime.fromtimestamp(self._now_ms() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             )
-            _write(folder, _file(owner), _bounded([*entries, new]))
+            _write(folder, _file(owner), _bounded([*self._read(_file(owner)), new]))
             return new
 
     def revoke(self, owner: str, id: str) -> bool:

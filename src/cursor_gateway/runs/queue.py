@@ -39,7 +39,8 @@ from cursor_gateway.runs.admission import Place, Runs
 from cursor_gateway.runs.conversations import new_conversation_id
 from cursor_gateway.runs.handle import RunHandle, run_info
 from cursor_gateway.runs.log import StoredLog
-from cursor_gateway.runs.run_service import LARGEST_KEPT, Defaults, RunRequest, body_hash, check_body
+from cursor_gateway.runs.repeats import body_hash, check_body
+from cursor_gateway.runs.run_service import LARGEST_KEPT, Defaults, RunRequest
 from cursor_gateway.runs.starter import new_run_id
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store.base import Claim, RunRecord, Store

@@ -28,14 +28,17 @@ from cursor_gateway.errors import (
     AgentQuotaExhausted,
     AgentUnauthenticated,
     Failure,
+    IdempotencyMismatch,
     RunCancelled,
     StoreUnavailable,
 )
-from cursor_gateway.model.caller_tools import Offer
+from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.messages import Message
-from cursor_gateway.prompting.fingerprints import Scope, fingerprint
-from cursor_gateway.runs.run_service import RunRequest, scope_of
+from cursor_gateway.model.messages import AssistantMessage, Message, ToolMessage
+from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
+from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.log import LiveLog, Quoted
+from cursor_gateway.runs.run_service import RunRequest
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.base import IdempotentRun, Store
 
@@ -53,6 +56,66 @@ class Latest(dict[_Key, _Value]):
         self[key] = value
         if len(self) > _MOST:
             del self[next(iter(self))]
+
+
+def scope_of(request: RunRequest, workspace: str, default_mode: Mode) -> Scope:
+    """Within which the request's conversation is looked for."""
+    return Scope(
+        owner=request.owner,
+        workspace=workspace,
+        mode=request.mode or default_mode,
+        tools=tuple(sorted(tool.name for tool in request.offer.tools)) if request.offer is not None else (),
+        client_session=request.client_session,
+    )
+
+
+def quote(log: LiveLog, request: RunRequest, workspace: str, default_mode: Mode) -> None:
+    """The caller's next request will quote the conversation with this run's answer."""
+    if request.has_full_history:
+        log.quoted = Quoted(scope_of(request, workspace, default_mode), request.messages)
+
+
+def results_in(request: RunRequest) -> tuple[dict[str, ToolResult], list[Message]]:
+    """The tool results after the last answer, by call id, and the other messages after it. Some clients quote the calls
+    of one answer as several answers, each followed by its result, so the results just before count, too."""
+    results: dict[str, ToolResult] = {}
+    also: list[Message] = []
+    messages, first = request.messages, answered(request.messages)
+    for number in (*range(first, len(messages)), *range(first - 1, -1, -1)):
+        message = messages[number]
+        if isinstance(message, ToolMessage):
+            shown = tuple(image for image in request.images if image.message == number)
+            results.setdefault(message.call_id, ToolResult(text=message.text, images=shown, is_error=message.is_error))
+        elif number >= first:
+            also.append(message)
+        elif not (results and isinstance(message, AssistantMessage) and message.calls):
+            break
+    return results, also
+
+
+def body_hash(request: RunRequest) -> str:
+    return hashlib.sha256(request.body).hexdigest()
+
+
+def check_body(expected: str, request: RunRequest) -> None:
+    if body_hash(request) != expected:
+        raise IdempotencyMismatch(
+            "This Idempotency-Key was used for a different request; send the same body, or a new key.",
+            param="Idempotency-Key",
+        )
+
+
+async def quote_answer(store: Store, request: RunRequest, run: RunHandle, answer: str, default_mode: Mode) -> None:
+    """The caller was sent a text that differs from the run's; its next request will quote it."""
+    if not request.has_full_history:
+        return
+    id = run.info.conversation_id or ""
+    with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
+        conversation = await store.conversation(id, request.owner)
+        if conversation is not None:
+            scope = scope_of(request, conversation.workspace, default_mode)
+            quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
+            await store.change_conversation(id, request.owner, fingerprint=quoted)
 
 
 def repair_key(run_id: str) -> str:

@@ -116,19 +116,16 @@ class Run(RunHandle):
         self.log: LiveLog = log
         self.plan = plan or RunPlan()
         self.machine = RunMachine(log.state, assembler or Assembler(info), caller)
-        self.needs_readers = self.plan.needs_readers
         self.is_warm = False  # its agent was ready before it
-        self.first_event_at = 0.0  # by the loop's clock
+        self.first_event_seconds: float | None = None  # after its start
         self._context: RunContext  # when it has started
-        self._not_notified: Sequence[Observer] = ()  # of the start
         self._turn: Turn | None = None  # the latest
         self._turns: TurnBuilder | None = None
         self._due: Start | asyncio.Future[Start] | None = None  # how an agent is to be started; or who waits for one
         self._held: dict[str, asyncio.Future[Any]] = {}  # the agent waits for these answers
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
-        self._has_begun = False
-        self._cancels = 0  # of the task, by this object
+        self._cancels: int | None = None  # of the task, by this object; None: it has not begun
         self.is_storing = False  # or examining what the agent has written; more of it is not read meanwhile
         self._flushing: asyncio.Task[None] | None = None  # what comes from outside
 
@@ -205,7 +202,7 @@ class Run(RunHandle):
         while after readers have seen the end.
         """
         loop, source = asyncio.get_running_loop(), context.source
-        self._turn, self._turns, self._context, self._not_notified = turn, turns, context, context.observers
+        self._turn, self._turns, self._context = turn, turns, context
         self.log.session_id = turn.session_id
         if turn.session_id is not None and turns is not None:
             self.info = replace(self.info, known_tokens=turns.known_tokens)
@@ -234,11 +231,12 @@ class Run(RunHandle):
 
         self._task = loop.create_task(self._drive(source, after), name=turn.run_id)
         self._task.add_done_callback(settle)
-        loop.call_soon(self._notify_started)  # while the agent starts
+        for observer in context.observers:
+            loop.call_soon(observer.started, self)  # while the agent starts, and before anything else
 
     async def _drive(self, source: SourceRouter, after: "Run | None") -> None:
         machine, time = self.machine, asyncio.get_running_loop().time
-        self._has_begun = True
+        self._cancels = 0
         try:
             while machine.stage is not Stage.OVER:
                 failure, was_cancelled = None, False
@@ -258,7 +256,7 @@ class Run(RunHandle):
                 except GatewayError as error:
                     failure = error.failure()
                 except Exception as error:  # noqa: BLE001 -- an internal error must not leave readers waiting
-                    self.faulted(error)
+                    self._report(error)
                     failure = _FAULT.failure()
                 self._uncancel(was_cancelled)
                 await self._carry_out(machine.agent_ended(failure, time()))
@@ -281,7 +279,7 @@ class Run(RunHandle):
         task = self._task
         assert task is not None
         while self._cancels or (task.cancelling() and not was_cancelled):
-            self._cancels = max(0, self._cancels - 1)
+            self._cancels = max(0, (self._cancels or 0) - 1)
             task.uncancel()
         if task.cancelling():
             raise asyncio.CancelledError
@@ -305,15 +303,15 @@ class Run(RunHandle):
                         self.is_storing = False
                 commands = machine.agent_said(batch, loop.time())
                 if self._do(commands):
-                    if is_first := not self.first_event_at:
-                        self.first_event_at = machine.heard_at
+                    if is_first := self.first_event_seconds is None:
+                        self.first_event_seconds = machine.heard_at - machine.started_at
                     self.is_storing = True
                     try:
                         await self._flush_what_was_said(is_first=is_first)
                     finally:
                         self.is_storing = False
-                    if is_first:
-                        loop.call_soon(self._first_event_shown)
+                    for observer in self._context.observers if is_first else ():
+                        loop.call_soon(observer.first_event, self)
                 if not machine.is_listening:
                     return
 
@@ -366,7 +364,7 @@ class Run(RunHandle):
     def _end_agent(self) -> None:
         """The task itself sees that its machine does not listen any more. One that is cancelled before it begins would
         never begin."""
-        if self._task is not None and self._has_begun and self._task is not asyncio.current_task():
+        if self._task is not None and self._cancels is not None and self._task is not asyncio.current_task():
             self._cancels += 1
             self._task.cancel()
 
@@ -405,7 +403,11 @@ class Run(RunHandle):
                 case Fenced():
                     pass
                 case _:
-                    self.faulted(news)
+                    self._report(news)
+
+    def _report(self, error: Exception) -> None:
+        for observer in self._context.observers:
+            asyncio.get_running_loop().call_soon(observer.fault, self, error)
 
     def _fired(self, timer: Timer, due: float) -> None:
         machine, now = self.machine, asyncio.get_running_loop().time()
@@ -487,23 +489,6 @@ class Run(RunHandle):
     def take_answers(self, answers: Mapping[str, object]) -> None:
         self._take(self.machine.person_answered(answers, asyncio.get_running_loop().time()))
 
-    # --- what its parts report ----------------------------------------------------------------------
-
-    def _notify_started(self) -> None:
-        """Once, and before anything else."""
-        observers, self._not_notified = self._not_notified, ()
-        for observer in observers:
-            observer.started(self)
-
-    def _first_event_shown(self) -> None:
-        for observer in self._context.observers:
-            observer.first_event(self)
-
-    def faulted(self, error: Exception) -> None:
-        self._notify_started()
-        for observer in self._context.observers:
-            observer.fault(self, error)
-
     # --- stopping -----------------------------------------------------------------------------------
 
     def stop(self, why: GatewayError) -> None:
@@ -554,14 +539,14 @@ class Run(RunHandle):
 
     def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:
         if when is not None:
-            self.needs_readers = when == "cancel"
+            self.plan = replace(self.plan, needs_readers=when == "cancel")
 
     def left(self, place: int) -> None:
         super().left(place)
         self._unread(self.plan.reconnect_seconds)
 
     def _unread(self, reconnect_seconds: float) -> None:
-        if self.log.readers == 0 and self.needs_readers:
+        if self.log.readers == 0 and self.plan.needs_readers:
             self._take(self.machine.readers_left(self.log.read_up_to, reconnect_seconds))
 
 

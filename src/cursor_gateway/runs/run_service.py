@@ -1,28 +1,22 @@
 """The interface between the HTTP server and the code that runs agents, in this process or in others: requests, replies,
 and the service itself."""
 
-import hashlib
 import zlib
 from collections.abc import Collection, Mapping, Sequence, Set
-from contextlib import suppress
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.errors import IdempotencyMismatch, StoreUnavailable
 from cursor_gateway.model.answers import PermissionEntry, RunAnswer
-from cursor_gateway.model.caller_tools import Tool, ToolResult
+from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.changes import ReviewRequest, ReviewResult
 from cursor_gateway.model.costs import Budget, Prices
 from cursor_gateway.model.documents import Envelope, Mode, Usage
 from cursor_gateway.model.health import RunnerEntry
-from cursor_gateway.model.messages import AssistantMessage, Message, ToolMessage
 from cursor_gateway.model.requests import NOT_STORED, AgentRequest, Fences, TraceContext, WhenBusy, WhenClientLeaves
-from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.runs.conversations import ImagePlace
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import CONTINUATION, Claim, ConversationRecord, Store
 from cursor_gateway.store.health import Figure
@@ -48,11 +42,6 @@ class RunRequest(AgentRequest, frozen=True, kw_only=True):
     claim: Claim | None = None  # of the command that it came with, in a cluster, or of its entry in the queue
     trace: TraceContext | None = None
 
-    @property
-    def may_be_asked_again(self) -> bool:
-        """Only the time distinguishes a retry from the same question asked again to get another answer."""
-        return self.attempt == "unknown" and not self.question_id
-
 
 class Defaults(Struct, frozen=True, kw_only=True):
     """For what a request leaves out."""
@@ -70,58 +59,6 @@ class Defaults(Struct, frozen=True, kw_only=True):
     budgets: Mapping[str, Budget] = {}  # by the names of API keys; `*`: each of the others
 
 
-def scope_of(request: RunRequest, workspace: str, default_mode: Mode) -> Scope:
-    """Within which the request's conversation is looked for."""
-    return Scope(
-        owner=request.owner,
-        workspace=workspace,
-        mode=request.mode or default_mode,
-        tools=tuple(sorted(tool.name for tool in request.offer.tools)) if request.offer is not None else (),
-        client_session=request.client_session,
-    )
-
-
-def quote(log: LiveLog, request: RunRequest, workspace: str, default_mode: Mode) -> None:
-    """The caller's next request will quote the conversation with this run's answer."""
-    if request.has_full_history:
-        log.quoted = Quoted(scope_of(request, workspace, default_mode), request.messages)
-
-
-def asks_others(request: RunRequest, defaults: Defaults) -> bool:
-    """Whether somebody else than the caller, who cannot be asked, decides about what no rule allows."""
-    return defaults.wait_for_approval_seconds > 0 and request.may_be_asked is False and request.offer is None
-
-
-def results_in(request: RunRequest) -> tuple[dict[str, ToolResult], list[Message]]:
-    """The tool results after the last answer, by call id, and the other messages after it. Some clients quote the calls
-    of one answer as several answers, each followed by its result, so the results just before count, too."""
-    results: dict[str, ToolResult] = {}
-    also: list[Message] = []
-    messages, first = request.messages, answered(request.messages)
-    for number in (*range(first, len(messages)), *range(first - 1, -1, -1)):
-        message = messages[number]
-        if isinstance(message, ToolMessage):
-            shown = tuple(image for image in request.images if image.message == number)
-            results.setdefault(message.call_id, ToolResult(text=message.text, images=shown, is_error=message.is_error))
-        elif number >= first:
-            also.append(message)
-        elif not (results and isinstance(message, AssistantMessage) and message.calls):
-            break
-    return results, also
-
-
-def body_hash(request: RunRequest) -> str:
-    return hashlib.sha256(request.body).hexdigest()
-
-
-def check_body(expected: str, request: RunRequest) -> None:
-    if body_hash(request) != expected:
-        raise IdempotencyMismatch(
-            "This Idempotency-Key was used for a different request; send the same body, or a new key.",
-            param="Idempotency-Key",
-        )
-
-
 class Continuation(Struct, frozen=True, kw_only=True):
     tools: Sequence[Tool]
     instructions: str = ""
@@ -129,12 +66,9 @@ class Continuation(Struct, frozen=True, kw_only=True):
     needs: Sequence[str] = ()
 
 
-def continuation_of(request: RunRequest) -> bytes:
-    """Empty for a request without tools."""
-    if request.offer is None:
-        return b""
+def continuation_of(offer: Offer, request: RunRequest) -> bytes:
     kept = Continuation(
-        tools=request.offer.tools, instructions=request.instructions, source=request.source, needs=request.needs or ()
+        tools=offer.tools, instructions=request.instructions, source=request.source, needs=request.needs or ()
     )
     return zlib.compress(msgspec.msgpack.encode(kept), 1)
 
@@ -328,16 +262,3 @@ async def delete_answer(service: RunService, run_id: str, owner: str, after: int
     else:
         await service.store.keep_request(run_id, owner, after, NOT_STORED)
     return True
-
-
-async def quote_answer(store: Store, request: RunRequest, run: RunHandle, answer: str, default_mode: Mode) -> None:
-    """The caller was sent a text that differs from the run's; its next request will quote it."""
-    if not request.has_full_history:
-        return
-    id = run.info.conversation_id or ""
-    with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
-        conversation = await store.conversation(id, request.owner)
-        if conversation is not None:
-            scope = scope_of(request, conversation.workspace, default_mode)
-            quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
-            await store.change_conversation(id, request.owner, fingerprint=quoted)

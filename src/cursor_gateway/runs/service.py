@@ -54,7 +54,7 @@ from cursor_gateway.runs.handle import RunHandle, end_interrupted_run
 from cursor_gateway.runs.identify import Identify
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.queue import QueuedRun, QueueLimits, RunQueue, check_time, time_of
-from cursor_gateway.runs.repeats import Asked, FailedQuestions, Question, Repeats
+from cursor_gateway.runs.repeats import Asked, FailedQuestions, Question, Repeats, quote_answer
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import (
     LARGEST_KEPT,
@@ -65,7 +65,6 @@ from cursor_gateway.runs.run_service import (
     RunRequest,
     ServiceState,
     Work,
-    quote_answer,
 )
 from cursor_gateway.runs.starter import RunParts, RunStarter
 from cursor_gateway.sources.base import Model
@@ -506,7 +505,7 @@ class LocalRunService:
         if latest is not None and latest.owner == owner:
             latest.stop(RunCancelled("The conversation was deleted; start a new one."))
             await latest.gone()
-        if not await self.conversations.remove(conversation_id, owner):
+        if not await self.store.delete_conversation(conversation_id, owner):
             return "unknown"
         return "removed" if await self.removals.remove(conversation_id) else "pending"
 

@@ -10,6 +10,7 @@ from functools import partial
 from os import urandom
 from os.path import basename
 from secrets import token_bytes
+from time import time_ns
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,9 +36,9 @@ from cursor_gateway.runs.handle import run_info, stored_state
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.repeats import AccountErrors
+from cursor_gateway.runs.repeats import AccountErrors, body_hash, quote
 from cursor_gateway.runs.run import Run, RunPlan, TurnWatch
-from cursor_gateway.runs.run_service import Defaults, RunRequest, asks_others, body_hash, continuation_of, quote
+from cursor_gateway.runs.run_service import Defaults, RunRequest, continuation_of
 from cursor_gateway.sources.base import TOOLS_SERVER, OfferedTools, Source, Turn, never
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.private_files import data_of, private_folder, write_private
@@ -182,6 +183,10 @@ class ComposedRun(Struct, frozen=True):
     continuation: bytes = b""  # that is too long to be stored with the run's beginning
 
 
+def now_ms() -> int:
+    return time_ns() // 1_000_000
+
+
 class RunParts(Struct, frozen=True):
     """What runs are made of, and where: the parts of one gateway that start them."""
 
@@ -203,6 +208,11 @@ class RunParts(Struct, frozen=True):
     lost_agents: LostAgents | None = None
     snapshots: Snapshots | None = None
     queue: "RunQueue | None" = None
+
+    def asks_others(self, request: RunRequest) -> bool:
+        """Whether somebody else than the caller, who cannot be asked, decides about what no rule allows."""
+        wait = self.defaults.wait_for_approval_seconds > 0
+        return wait and request.may_be_asked is False and request.offer is None
 
 
 class RunStarter:
@@ -340,7 +350,7 @@ class RunStarter:
         watch: TurnWatch | None = None,
         when_done: Callable[[Run], None] = lambda run: None,
     ) -> RunPlan:
-        waits, is_others = self._parts.waits, asks_others(request, self._defaults)
+        waits, is_others = self._parts.waits, self._parts.asks_others(request)
         if is_others:
             waits = replace(waits, answer_seconds=self._defaults.wait_for_approval_seconds)
         return RunPlan(
@@ -378,7 +388,7 @@ class RunStarter:
 
     def _can_ask(self, request: RunRequest) -> bool:
         """Whether its agent can ask the caller or others, and wait."""
-        wanted = asks_others(request, self._defaults) or request.may_be_asked
+        wanted = self._parts.asks_others(request) or request.may_be_asked
         return wanted is not False and self._source.may_ask(request.source, wanted)
 
     def _turns(
@@ -484,9 +494,11 @@ class RunStarter:
 
 async def _continuation(request: RunRequest) -> bytes:
     """Compressing the tools of a large request takes a while."""
-    if request.offer is None or len(request.body) <= _LARGE_REQUEST:
-        return continuation_of(request)
-    return await asyncio.to_thread(continuation_of, request)
+    if request.offer is None:
+        return b""
+    if len(request.body) <= _LARGE_REQUEST:
+        return continuation_of(request.offer, request)
+    return await asyncio.to_thread(continuation_of, request.offer, request)
 
 
 def _interrupted(conversation: Conversation, said: str) -> Conversation:

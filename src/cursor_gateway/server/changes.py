@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import ConversationBusy, InvalidRequest
-from cursor_gateway.model.agent_trace import MEDIA_TYPE
 from cursor_gateway.model.changes import (
+    MEDIA_TYPE,
     CommitRequest,
     ConversationChanges,
     FileChange,

@@ -17,7 +17,7 @@ from cursor_gateway.model.document_events import (
 )
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.render.html import Added, Appended, Do, Fragment, LiveRenderer, Replaced, perform
-from cursor_gateway.stages.context_size import ContextUse, context_use
+from cursor_gateway.stages.usage import ContextUse, context_use
 from cursor_gateway.wire.sse import frame
 
 

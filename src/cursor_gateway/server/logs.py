@@ -108,11 +108,6 @@ def outcome(run: Run) -> RunOutcome:
     return "cancelled" if done.failure.code == "cancelled" else "failed"
 
 
-def start_of(run: Run) -> Literal["warm", "cold"]:
-    """Warm: the agent was ready before the run."""
-    return "warm" if run.is_warm else "cold"
-
-
 class RunLog:
     """An observer of runs: all lines about one have its `run_id`."""
 
@@ -123,8 +118,8 @@ class RunLog:
         _write(logging.INFO, "run started", facts)
 
     def first_event(self, run: Run) -> None:
-        seconds = round(run.first_event_at - run.machine.started_at, 3)
-        _write(logging.INFO, "first event", {"run_id": run.id, "seconds": seconds, "start": start_of(run)})
+        seconds, start = round(run.first_event_seconds or 0.0, 3), "warm" if run.is_warm else "cold"
+        _write(logging.INFO, "first event", {"run_id": run.id, "seconds": seconds, "start": start})
 
     def ended(self, run: Run) -> None:
         status, seconds = outcome(run), round(run.seconds, 3)

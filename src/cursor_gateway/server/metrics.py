@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.requests import TraceContext
 from cursor_gateway.runs.run import Run
-from cursor_gateway.server.logs import StructuredLog, lost_lines, outcome, start_of
+from cursor_gateway.server.logs import StructuredLog, lost_lines, outcome
 from cursor_gateway.store.health import Figure
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Metrics:
         self._running += 1
 
     def first_event(self, run: Run) -> None:
-        self._first_event[start_of(run)].add(run.first_event_at - run.machine.started_at)
+        self._first_event["warm" if run.is_warm else "cold"].add(run.first_event_seconds or 0.0)
 
     def ended(self, run: Run) -> None:
         self._running -= 1

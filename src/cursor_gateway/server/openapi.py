@@ -15,9 +15,9 @@ from cursor_gateway.dialects.base import Dialect, RunView
 from cursor_gateway.dialects.openapi import Description, Json, Sample
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model import changes, history
-from cursor_gateway.model.agent_trace import MEDIA_TYPE as TRACE_MEDIA_TYPE
-from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList
+from cursor_gateway.model.changes import MEDIA_TYPE as TRACE_MEDIA_TYPE
+from cursor_gateway.model.changes import TraceRecord
 from cursor_gateway.model.health import (
     Health,
     QueueReport,

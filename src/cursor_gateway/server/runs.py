@@ -19,7 +19,7 @@ from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
-from cursor_gateway.stages.context_size import context_use
+from cursor_gateway.stages.usage import context_use
 
 _RESEND_SECONDS = 10.0  # for the process that drives a run to send again what the store has forgotten
 _OWN = ("documents",)  # which a request of the documents dialect gets anyway

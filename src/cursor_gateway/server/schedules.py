@@ -13,7 +13,8 @@ import msgspec
 
 from cursor_gateway.errors import GatewayError, StoreUnavailable
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.runs.run_service import RunRequest, RunService, body_hash
+from cursor_gateway.runs.repeats import body_hash
+from cursor_gateway.runs.run_service import RunRequest, RunService
 from cursor_gateway.schedules import Schedule
 from cursor_gateway.store.queue import NamedWork
 

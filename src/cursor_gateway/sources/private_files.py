@@ -12,7 +12,8 @@ import errno
 import os
 import shutil
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import TypeAlias
@@ -35,40 +36,29 @@ def data_of(folder: str) -> str:
     return folder.rsplit("/", 2)[0]
 
 
-class private_folder:  # noqa: N801 -- used like a function
+@contextmanager
+def private_folder(base: PathOrText, path: PathOrText) -> Iterator[int]:
     """A descriptor of `path`, which is `base` or below it and created if missing, for the length of a `with` block.
 
     Links are allowed in `base`, but not below it. Raises `OSError`.
     """
-
-    __slots__ = ("_base", "_folder", "_path")
-
-    def __init__(self, base: PathOrText, path: PathOrText) -> None:
-        self._base, self._path = os.fspath(base), os.fspath(path)
-
-    def __enter__(self) -> int:
-        base, path = self._base, self._path
-        if path != base and not path.startswith(f"{base}/"):
-            raise ValueError(f"{path!r} is not below {base!r}")
-        try:
-            folder = os.open(base, _BASE)
-        except FileNotFoundError:
-            os.makedirs(base, mode=0o700, exist_ok=True)
-            folder = os.open(base, _BASE)
-        try:
-            for name in path[len(base) + 1 :].split("/"):
-                if name:
-                    below = _open(folder, name, path)
-                    os.close(folder)
-                    folder = below
-        except BaseException:
-            os.close(folder)
-            raise
-        self._folder = folder
-        return folder
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._folder)
+    base, path = os.fspath(base), os.fspath(path)
+    if path != base and not path.startswith(f"{base}/"):
+        raise ValueError(f"{path!r} is not below {base!r}")
+    try:
+        folder = os.open(base, _BASE)
+    except FileNotFoundError:
+        os.makedirs(base, mode=0o700, exist_ok=True)
+        folder = os.open(base, _BASE)
+    try:
+        for name in path[len(base) + 1 :].split("/"):
+            if name:
+                below = _open(folder, name, path)
+                os.close(folder)
+                folder = below
+        yield folder
+    finally:
+        os.close(folder)
 
 
 def write_private(folder: int, name: str, data: bytes, mode: int = 0) -> None:

@@ -1,6 +1,6 @@
 """Combine the agent's edits of each file in a conversation."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import UNSET, Struct
 
@@ -9,20 +9,7 @@ from cursor_gateway.model.documents import Diff, Document, FileEditDocument
 from cursor_gateway.stages.diffs import diff_lines, split_lines
 from cursor_gateway.stages.hunks import hunks_between
 
-_BLOCK = 200  # hunks
-
-
-class _Hunk(Struct):
-    """Lines of the first version that lines of the last one replace."""
-
-    old_start: int
-    old: list[str]
-    new: list[str]
-
-    @property
-    def shift(self) -> int:
-        """How far it moves everything after it."""
-        return len(self.new) - len(self.old)
+_LAST_LINE = 1_000_000  # whose edits are combined
 
 
 class EditedFile(Struct, frozen=True, tag="edited"):
@@ -46,21 +33,23 @@ def edited_files(documents: Iterable[Document]) -> list[EditedFile]:
 
 
 def combined(file: EditedFile) -> FileChange:
-    """Takes little more than linear time, unless most of a large file is changed again and again."""
-    groups = [_Hunks()]
+    """Those of a file with more lines than anybody writes are listed."""
+    groups = [_Versions()]
     for edit in file.edits:
         metadata = edit.metadata
         if metadata.operation == "create":
-            groups = [_Hunks(split_lines(edit.content or ""))]
+            groups = [_Versions(split_lines(edit.content or ""))]
         elif metadata.operation == "delete":
-            groups = [_Hunks()]
+            groups = [_Versions()]
         if metadata.diff is not UNSET:
             diff = metadata.diff
-            change = diff.start_line, *diff_lines(diff, diff.old_string, diff.new_string)
-            if not groups[-1].merge(*change):
-                groups.append(_Hunks())
-                groups[-1].merge(*change)
-    return _change(file, [part for group in groups for hunk in group for part in _parts(hunk)])
+            if not 0 < diff.start_line <= _LAST_LINE:
+                return listed(file)
+            change = diff.start_line - 1, *diff_lines(diff, diff.old_string, diff.new_string)
+            if not groups[-1].edit(*change):
+                groups.append(_Versions())
+                groups[-1].edit(*change)
+    return _change(file, [part for group in groups for part in group.differences()])
 
 
 def listed(file: EditedFile) -> FileChange:
@@ -79,109 +68,44 @@ def _change(file: EditedFile, diffs: list[Diff]) -> FileChange:
     return FileChange(path=file.path, operation=operation, language=file.edits[0].metadata.language, diffs=diffs)
 
 
-class _Hunks:
-    """The changes between two versions: sorted, with unchanged lines between them.
+class _Versions:
+    """The first version of a file and the last one, as far as edits show them."""
 
-    A hunk's place in the latest version is that in the first one, moved by all hunks before it. They are in blocks that
-    know how far they move what follows, so that no change has to walk all of them.
-    """
+    def __init__(self, created: Sequence[str] = ()) -> None:
+        self._replaced: dict[int, str] = {}  # lines of the first version, by their numbers from 0
+        self._last: list[int | str] = [*created]  # its lines: new ones, and the numbers of those of the first version
+        self._next = 0  # the number of the first version's line that follows them
 
-    def __init__(self, created: list[str] | None = None) -> None:
-        self._blocks: list[list[_Hunk]] = [[] if created is None else [_Hunk(1, [], created)]]
-        self._shifts = [len(created or ())]
-
-    def __iter__(self) -> Iterator[_Hunk]:
-        return (hunk for block in self._blocks for hunk in block)
-
-    def merge(self, start: int, old: list[str], new: list[str]) -> bool:
-        """A change of the latest version. False, with nothing done, if it does not apply to that version."""
-        at, index, moved = self._find(start)
-        touched = list(self._touched(at, index, moved, start + len(old)))
-        if not all(_agrees(hunk, place, start, old) for hunk, place in touched):
+    def edit(self, start: int, old: list[str], new: list[str]) -> bool:
+        """A change of the last version. False, with nothing done, if it does not apply to that version."""
+        end = start + len(old)
+        if (missing := end - len(self._last)) > 0:
+            self._last += range(self._next, self._next + missing)
+            self._next += missing
+        there = self._last[start:end]
+        if any(isinstance(line, str) and line != known for line, known in zip(there, old, strict=True)):
             return False
-        if not touched:
-            self._blocks[at].insert(index, _Hunk(start - moved, old, new))
-            self._shifts[at] += len(new) - len(old)
-            self._split(at)
-            return True
-        base, place = touched[0]
-        before = base.shift
-        lead = old[: max(place - start, 0)]
-        base.old[:0], base.new[:0] = lead, lead
-        base.old_start, place = base.old_start - len(lead), place - len(lead)
-        for hunk, hunk_place in touched[1:]:
-            gap = old[place + len(base.new) - start : hunk_place - start]
-            base.old += gap + hunk.old
-            base.new += gap + hunk.new
-        rest = old[max(place + len(base.new) - start, 0) :]
-        base.old += rest
-        base.new += rest
-        base.new[start - place : start - place + len(old)] = new
-        self._shifts[at] += base.shift - before
-        self._remove(at, index + 1, len(touched) - 1)
+        self._replaced |= {line: known for line, known in zip(there, old, strict=True) if isinstance(line, int)}
+        self._last[start:end] = new
         return True
 
-    def _find(self, start: int) -> tuple[int, int, int]:
-        """The first hunk that does not end before this line, and how far those before it move it."""
-        at = moved = 0
-        while at < len(self._blocks) - 1 and self._end(at) + moved < start:
-            moved += self._shifts[at]
-            at += 1
-        for index, hunk in enumerate(self._blocks[at]):
-            size = len(hunk.new)
-            if hunk.old_start + size + moved >= start:
-                return at, index, moved
-            moved += size - len(hunk.old)
-        return at, len(self._blocks[at]), moved
-
-    def _end(self, at: int) -> int:
-        """Of the last hunk of a block, in the version in which the hunks before the block are not applied."""
-        last = self._blocks[at][-1]
-        return last.old_start + len(last.old) + self._shifts[at]
-
-    def _touched(self, at: int, index: int, moved: int, end: int) -> Iterator[tuple[_Hunk, int]]:
-        """Hunks from this one on that begin before the end, or there, and where they begin."""
-        for block in self._blocks[at:]:
-            for hunk in block[index:]:
-                if hunk.old_start + moved > end:
-                    return
-                yield hunk, hunk.old_start + moved
-                moved += hunk.shift
-            index = 0
-
-    def _remove(self, at: int, index: int, count: int) -> None:
-        while count:
-            gone = self._blocks[at][index : index + count]
-            del self._blocks[at][index : index + count]
-            self._shifts[at] -= sum(hunk.shift for hunk in gone)
-            count -= len(gone)
-            if self._blocks[at]:
-                at += 1
-            else:
-                del self._blocks[at], self._shifts[at]
-            index = 0
-
-    def _split(self, at: int) -> None:
-        block = self._blocks[at]
-        if len(block) > _BLOCK:
-            halves = block[: _BLOCK // 2], block[_BLOCK // 2 :]
-            self._blocks[at : at + 1] = halves
-            self._shifts[at : at + 1] = [sum(hunk.shift for hunk in half) for half in halves]
+    def differences(self) -> Iterator[Diff]:
+        at, new = 0, list[str]()
+        for line in (*self._last, self._next):
+            if isinstance(line, str):
+                new.append(line)
+                continue
+            if new or at < line:
+                yield from _parts(at, [self._replaced[number] for number in range(at, line)], new)
+            at, new = line + 1, []
 
 
-def _agrees(hunk: _Hunk, place: int, start: int, old: list[str]) -> bool:
-    """Whether the lines that both know are the same."""
-    first, last = max(start, place), min(start + len(old), place + len(hunk.new))
-    return first >= last or hunk.new[first - place : last - place] == old[first - start : last - start]
-
-
-def _parts(hunk: _Hunk) -> Iterator[Diff]:
-    """Without the lines in it that are equal."""
-    for part in hunks_between(hunk.old, hunk.new):
-        start = hunk.old_start + part.old_start
+def _parts(at: int, old: list[str], new: list[str]) -> Iterator[Diff]:
+    """Without the lines that are equal. The old ones begin after `at` lines."""
+    for part in hunks_between(old, new):
         yield Diff(
-            old_string="\n".join(hunk.old[part.old_start : part.old_end]),
-            new_string="\n".join(hunk.new[part.new_start : part.new_end]),
-            start_line=start,
-            end_line=start + max(part.removed, 1) - 1,
+            old_string="\n".join(old[part.old_start : part.old_end]),
+            new_string="\n".join(new[part.new_start : part.new_end]),
+            start_line=at + part.old_start + 1,
+            end_line=at + part.old_start + max(part.removed, 1),
         )

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.wire.large_json import has_many
 from cursor_gateway.wire.surrogates import repair
 
 T = TypeVar("T")
@@ -16,8 +17,6 @@ T = TypeVar("T")
 _QUOTED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
 _INDEX = re.compile(r"\[[^\]]*\]")
 _MOST_VALUES = 100_000  # objects and lists: messages, parts, tool calls, tools, and all that is in them
-_MOST_STRINGS = 1_000_000
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _LONGEST_NAME = 100  # characters of a field's name, which is compared and repeated
 _LONGEST_REASON = 300
 
@@ -54,15 +53,7 @@ def has_many_values(body: bytes) -> bool:
 
     What looks like an object in a string is none, so strings are left out where it matters.
     """
-    if body.count(b"{") + body.count(b"[") <= _MOST_VALUES:
-        return False
-    count = end = 0
-    for number, string in enumerate(_STRING.finditer(body)):
-        between = body[end : string.start()]
-        count, end = count + between.count(b"{") + between.count(b"["), string.end()
-        if count > _MOST_VALUES or number > _MOST_STRINGS:
-            return True
-    return count + body.count(b"{", end) + body.count(b"[", end) > _MOST_VALUES
+    return has_many(body, b"{[", _MOST_VALUES)
 
 
 def _repaired(body: bytes) -> str:

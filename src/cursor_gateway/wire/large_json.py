@@ -16,7 +16,8 @@ MAX_VALUES = 200_000  # commas, colons and opening brackets
 MAX_LEVEL = 4  # the objects above are kept: they are the agent's own record around the result of a tool
 
 _SHORT = 2000  # bytes of a line that is not a record: enough to explain what it is
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_MOST_STRINGS = 1_000_000
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -34,25 +35,25 @@ def bounded(line: bytes) -> bytes:
         return line[:_SHORT]
 
 
-def _has_many_values(data: bytes) -> bool:
-    """Counts the punctuation of `data`: first all of it, then only what is outside strings, until there is too much."""
-    if _punctuation(data) <= MAX_VALUES:
+def has_many(data: bytes, marks: bytes, most: int) -> bool:
+    """Whether there are more of these characters than that outside of strings; also if there are too many strings to
+    find out."""
+    if _count(data, marks) <= most:
         return False
     count = end = 0
-    for string in _STRING.finditer(data):  # two strings have punctuation between them, so this ends soon
-        count += _punctuation(data[end : string.start()])
-        end = string.end()
-        if count > MAX_VALUES:
+    for number, string in enumerate(_STRING.finditer(data)):
+        count, end = count + _count(data[end : string.start()], marks), string.end()
+        if count > most or number > _MOST_STRINGS:
             return True
-    return count + _punctuation(data[end:]) > MAX_VALUES
+    return count + _count(data[end:], marks) > most
 
 
-def _punctuation(data: bytes) -> int:
-    return len(data) - len(data.translate(None, b",:[{"))  # one pass
+def _count(data: bytes, marks: bytes) -> int:
+    return len(data) - len(data.translate(None, marks))  # one pass
 
 
 def _bounded(data: bytes, level: int) -> Mapping[str, object] | Raw | str:
-    if data.startswith(b'"') or not _has_many_values(data):
+    if data.startswith(b'"') or not has_many(data, b",:[{", MAX_VALUES):
         return Raw(data)
     if level == MAX_LEVEL or not data.lstrip().startswith(b"{"):
         return data.decode()

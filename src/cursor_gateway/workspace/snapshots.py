@@ -23,8 +23,16 @@ from cursor_gateway.model import agent_events
 from cursor_gateway.stages.diffs import line_diff
 from cursor_gateway.workspace.beneath import PathRefused, is_there, path_below, read_below
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, FileVersion, TurnStep, is_same, version_of
-from cursor_gateway.workspace.tree import COARSE_NS, MOST_FILE_BYTES, Tree, TreeEntry, is_secret, scan
-from cursor_gateway.workspace.unfinished_turns import TurnName, UnfinishedTurns
+from cursor_gateway.workspace.tree import (
+    COARSE_NS,
+    MOST_FILE_BYTES,
+    Tree,
+    TreeEntry,
+    TurnName,
+    UnfinishedTurns,
+    is_secret,
+    scan,
+)
 
 _QUICK_SECONDS = 0.002  # of CPU time that a folder took: then it is looked at in the event loop
 _STOP_SECONDS = 0.005  # unless it takes longer than this twice in a row, because it has grown, or its disk is slow:

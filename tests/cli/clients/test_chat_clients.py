@@ -101,11 +101,7 @@ def test_aider_lets_the_agent_only_read() -> None:
     assert [entry["name"] for entry in entries] == ["openai/auto", "openai/opus-4.6"]
     assert entries[0]["extra_params"] == {"extra_headers": {**HEADERS, "x-cursor-mode": "ask"}}
     assert set(json.loads(start.files["limits.json"])) == {"openai/auto", "openai/opus-4.6"}
-    assert yaml.safe_load(new_text(AIDER)) == {
-        "model": "openai/auto",
-        "openai-api-base": URL,
-        "openai-api-key": "any",
-    }
+    assert yaml.safe_load(new_text(AIDER)) == {"model": "openai/auto", "openai-api-base": URL, "openai-api-key": "any"}
 
 
 def test_llm_has_a_folder_of_its_own() -> None:

@@ -7,22 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.cli.clients import CLIENTS
+from cursor_gateway.cli.clients import CLIENTS, json_text
 from cursor_gateway.cli.clients.base import JsonFile
-from cursor_gateway.cli.clients.json_text import (
-    NotEditable,
-    depth,
-    is_empty,
-    merged,
-    nested,
-    parse,
-    raw,
-    remove_value,
-    same_value,
-    set_raw,
-    set_value,
-    undone,
-)
 from tests.cli.clients.endpoints import FULL, PLAIN
 
 names = st.sampled_from(["a", "b", "env", 'quo"ted', "ü"])
@@ -48,12 +34,12 @@ def test_a_value_is_set_and_nothing_else_changes(
     text = json.dumps(whole, **layout)
     expected = changed(whole, path, value)
     if expected is None:
-        with pytest.raises(NotEditable, match="not an object"):
-            set_value(text, path, value)
+        with pytest.raises(json_text.NotEditable, match="not an object"):
+            json_text.set_value(text, path, value)
         return
-    after = set_value(text, path, value)
+    after = json_text.set_value(text, path, value)
     assert json.dumps(json.loads(after)) == json.dumps(expected)  # the order stays, too
-    assert set_value(after, path, value) == after
+    assert json_text.set_value(after, path, value) == after
 
 
 @given(objects, layouts, names, values)
@@ -62,7 +48,7 @@ def test_a_new_member_can_be_removed_again(
 ) -> None:
     whole.pop(name, None)
     text = json.dumps(whole, **layout)
-    removed = remove_value(set_value(text, [name], value), [name])
+    removed = json_text.remove_value(json_text.set_value(text, [name], value), [name])
     assert json.dumps(json.loads(removed)) == json.dumps(whole)
     if "\n" in text:
         assert removed == text
@@ -74,7 +60,7 @@ def test_only_the_named_member_is_removed(whole: dict[str, Any], layout: dict[st
     inner: Any = whole
     for name in path[:-1]:
         inner = inner.get(name) if isinstance(inner, dict) else None
-    after = remove_value(text, path)
+    after = json_text.remove_value(text, path)
     if not isinstance(inner, dict) or path[-1] not in inner:
         assert after == text
         return
@@ -95,49 +81,49 @@ WITH_COMMENTS = """\
 
 
 def test_comments_stay_where_they_are() -> None:
-    after = set_value(WITH_COMMENTS, ["new"], {"x": 1})
+    after = json_text.set_value(WITH_COMMENTS, ["new"], {"x": 1})
     assert after == WITH_COMMENTS.replace('no comment"} //', 'no comment"}, //').replace(
         "  // last\n", '  // last\n  "new": {\n    "x": 1\n  }\n'
     )
-    assert remove_value(after, ["new"]) == WITH_COMMENTS
-    assert remove_value(WITH_COMMENTS, ["a"]).count("/") == WITH_COMMENTS.count("/")
+    assert json_text.remove_value(after, ["new"]) == WITH_COMMENTS
+    assert json_text.remove_value(WITH_COMMENTS, ["a"]).count("/") == WITH_COMMENTS.count("/")
 
 
 def test_a_trailing_comma_stays_one() -> None:
     text = '{\n  "a": 1,\n}\n'
-    after = set_value(text, ["b"], 2)
+    after = json_text.set_value(text, ["b"], 2)
     assert after == '{\n  "a": 1,\n  "b": 2,\n}\n'
-    assert remove_value(after, ["b"]) == text
+    assert json_text.remove_value(after, ["b"]) == text
 
 
 def test_line_ends_and_indentation_are_the_texts_own() -> None:
     text = '{\r\n\t"a": {\r\n\t\t"b": 1\r\n\t}\r\n}\r\n'
-    assert set_value(text, ["a", "c"], {"d": 2}) == text.replace(
+    assert json_text.set_value(text, ["a", "c"], {"d": 2}) == text.replace(
         "1\r\n\t}", '1,\r\n\t\t"c": {\r\n\t\t\t"d": 2\r\n\t\t}\r\n\t}'
     )
 
 
 def test_a_value_with_comments_is_replaced_as_a_whole() -> None:
     text = '{"a": [1 /* one */]}'
-    assert not same_value(text, ["a"], [1])
-    assert set_value(text, ["a"], [1]) == '{"a": [\n  1\n]}'
-    assert set_raw(text, ["a"], "2") == '{"a": 2}'
-    assert set_raw(text, ["b"], "2") == text
+    assert not json_text.same_value(text, ["a"], [1])
+    assert json_text.set_value(text, ["a"], [1]) == '{"a": [\n  1\n]}'
+    assert json_text.set_raw(text, ["a"], "2") == '{"a": 2}'
+    assert json_text.set_raw(text, ["b"], "2") == text
 
 
 def test_the_last_of_two_members_of_one_name_counts() -> None:
     text = '{"a": 1, "a": 2}'
-    assert raw(text, ["a"]) == "2"
-    assert set_value(text, ["a"], 3) == '{"a": 1, "a": 3}'
+    assert json_text.raw(text, ["a"]) == "2"
+    assert json_text.set_value(text, ["a"], 3) == '{"a": 1, "a": 3}'
 
 
 def test_what_there_is() -> None:
     text = '{"a": {"b": {}}, "c": 1}'
-    assert [depth(text, path) for path in (["x"], ["a", "x"], ["a", "b"], ["c", "x"])] == [0, 1, 2, 1]
-    assert is_empty(text, ["a", "b"])
-    assert not is_empty(text, ["a"])
-    assert not is_empty(text, ["c"])
-    assert raw(text, ["a", "x"]) is None
+    assert [json_text.depth(text, path) for path in (["x"], ["a", "x"], ["a", "b"], ["c", "x"])] == [0, 1, 2, 1]
+    assert json_text.is_empty(text, ["a", "b"])
+    assert not json_text.is_empty(text, ["a"])
+    assert not json_text.is_empty(text, ["c"])
+    assert json_text.raw(text, ["a", "x"]) is None
 
 
 @pytest.mark.parametrize(
@@ -158,15 +144,15 @@ def test_what_there_is() -> None:
     ],
 )
 def test_what_is_not_json_is_not_edited(text: str, line: int) -> None:
-    with pytest.raises(NotEditable, match=rf"not valid JSON \(line {line}\)"):
-        parse(text)
+    with pytest.raises(json_text.NotEditable, match=rf"not valid JSON \(line {line}\)"):
+        json_text.parse(text)
 
 
 def test_what_holds_no_names_is_not_edited() -> None:
-    with pytest.raises(NotEditable, match="not a JSON object"):
-        parse("[1]")
-    with pytest.raises(NotEditable, match="too deeply"):
-        parse("[" * 100_000)
+    with pytest.raises(json_text.NotEditable, match="not a JSON object"):
+        json_text.parse("[1]")
+    with pytest.raises(json_text.NotEditable, match="too deeply"):
+        json_text.parse("[" * 100_000)
 
 
 FILES = [kept for client in CLIENTS.values() if isinstance(kept := client.keep(FULL), JsonFile)]
@@ -194,11 +180,11 @@ users = st.lists(
 def test_undone_it_is_what_it_was(file: JsonFile, user: Any, layout: dict[str, Any]) -> None:
     text = written(user, layout)
     try:
-        after, changes = merged(text, file.values)
-    except NotEditable:
+        after, changes = json_text.merged(text, file.values)
+    except json_text.NotEditable:
         return
-    assert json.loads(undone(after, changes)) == json.loads(text)
-    again, _ = merged(after, file.values)
+    assert json.loads(json_text.undone(after, changes)) == json.loads(text)
+    again, _ = json_text.merged(after, file.values)
     assert again == after
     for path, value in file.values:
         found = json.loads(after)
@@ -213,13 +199,13 @@ def test_what_the_user_changed_since_stays(file: JsonFile, user: Any, later: Any
     changes_of_theirs = [(path, value) for path, value in later if not any(_meet(path, our) for our in ours)]
     text = written(user, layout)
     try:
-        after, changes = merged(text, file.values)
+        after, changes = json_text.merged(text, file.values)
         edited, expected = after, text
         for path, value in changes_of_theirs:
-            edited, expected = set_value(edited, path, value), set_value(expected, path, value)
-    except NotEditable:
+            edited, expected = json_text.set_value(edited, path, value), json_text.set_value(expected, path, value)
+    except json_text.NotEditable:
         return
-    assert json.loads(undone(edited, changes)) == json.loads(expected)
+    assert json.loads(json_text.undone(edited, changes)) == json.loads(expected)
 
 
 def _meet(one: Any, other: Any) -> bool:
@@ -231,29 +217,29 @@ def written(user: Any, layout: dict[str, Any]) -> str:
     for path, value in user:
         text = json.dumps(whole)
         try:
-            whole = json.loads(set_value(text, path, value))
-        except NotEditable:
+            whole = json.loads(json_text.set_value(text, path, value))
+        except json_text.NotEditable:
             continue
     return json.dumps(whole, **layout)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.folder.default)
 def test_a_file_that_does_not_exist(file: JsonFile) -> None:
-    after, changes = merged("", file.values)
-    assert json.loads(after) == nested(file.values)
-    assert undone(after, changes) == "{\n}\n"
+    after, changes = json_text.merged("", file.values)
+    assert json.loads(after) == json_text.nested(file.values)
+    assert json_text.undone(after, changes) == "{\n}\n"
 
 
 def test_another_address_replaces_the_first() -> None:
     (file,) = [file for file in FILES if file.folder.default == "~/.claude"]
     kept = CLIENTS["claude"].keep(PLAIN)
     assert isinstance(kept, JsonFile)
-    first, _ = merged('{"env": {"ANTHROPIC_BASE_URL": "https://mine"}}', kept.values)
-    second, changes = merged(first, file.values)
-    assert json.loads(second) == nested(file.values)
-    assert undone(second, changes) == first
+    first, _ = json_text.merged('{"env": {"ANTHROPIC_BASE_URL": "https://mine"}}', kept.values)
+    second, changes = json_text.merged(first, file.values)
+    assert json.loads(second) == json_text.nested(file.values)
+    assert json_text.undone(second, changes) == first
 
 
 def test_a_value_where_an_object_should_be() -> None:
-    with pytest.raises(NotEditable, match="`provider`"):
-        merged('{"provider": "mine"}', [(("provider", "x"), 1)])
+    with pytest.raises(json_text.NotEditable, match="`provider`"):
+        json_text.merged('{"provider": "mine"}', [(("provider", "x"), 1)])

@@ -10,11 +10,7 @@ from tests.clients.drivers.weather import Question, get_weather, serve
 
 async def run(question: Question) -> str:
     client = AsyncOpenAI(base_url=question["url"], api_key="any", max_retries=0)
-    agent = Agent(
-        name="Weather",
-        model=OpenAIResponsesModel("auto", client),
-        tools=[function_tool(get_weather)],
-    )
+    agent = Agent(name="Weather", model=OpenAIResponsesModel("auto", client), tools=[function_tool(get_weather)])
     if question["way"] == "whole":
         return str((await Runner.run(agent, question["prompt"], max_turns=20)).final_output)
     streamed = Runner.run_streamed(agent, question["prompt"], max_turns=20)

@@ -1,5 +1,6 @@
 """What the AI SDK's chat sends."""
 
+import base64
 import json
 from typing import Any
 
@@ -61,6 +62,17 @@ def test_images_are_read() -> None:
     assert read.messages[1] == UserMessage("", (image.name,))
     with pytest.raises(InvalidRequest, match=r"messages\[0\].parts\[0\].url"):
         chat({"role": "user", "parts": [{"type": "file", "url": "https://example.org/a.png"}]})
+
+
+def test_files_of_text_are_text() -> None:
+    address = f"data:text/plain;base64,{base64.b64encode('Grüße'.encode()).decode()}"
+    file = {"type": "file", "mediaType": "text/plain", "url": address}
+    parts = [{"type": "text", "text": "Look."}, file, {**file, "filename": "a.txt"}]
+    assert chat(HI, {"id": "m2", "role": "user", "parts": parts}).messages[1] == UserMessage(
+        "Look.\nGrüße\nFile a.txt:\n\nGrüße", ()
+    )
+    with pytest.raises(InvalidRequest, match="Only text files and images"):
+        chat({"role": "user", "parts": [{"type": "file", "url": "data:application/pdf;base64,/w=="}]})
 
 
 def test_results_of_the_pages_tools_are_quoted() -> None:

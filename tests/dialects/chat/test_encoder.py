@@ -15,10 +15,7 @@ from cursor_gateway.dialects.chat.encoder import (
 )
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.replies import Resumed
-from cursor_gateway.errors import (
-    AgentCrashed,
-    Failure,
-)
+from cursor_gateway.errors import AgentCrashed, Failure
 from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import (
     ContentDelta,

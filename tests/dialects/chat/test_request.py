@@ -331,6 +331,21 @@ def test_an_image_that_is_no_data_uri_of_a_known_kind_is_refused(url: str) -> No
         assert "data: URI" in str(error)
 
 
+def test_files_are_text_or_images() -> None:
+    data = base64.b64encode("Grüße".encode()).decode()
+    parts = [
+        {"type": "file", "file": {"file_data": data}},
+        {"type": "file", "file": {"file_data": f"data:text/csv;base64,{data}", "filename": "a.csv"}},
+        {"type": "file", "file": {"file_data": URI, "filename": "a.png"}},
+    ]
+    request = read(messages=content(text("Look."), *parts))
+    (image,) = request.images
+    assert list(request.messages) == [UserMessage("Look.\nGrüße\nFile a.csv:\n\nGrüße", images=(image.name,))]
+    read_request(json.dumps({"messages": content(*parts[:2], parts[2])}).encode(), max_images=1)
+    with pytest.raises(InvalidRequest, match="the limit is 1"):
+        read_request(json.dumps({"messages": content(parts[2], parts[2])}).encode(), max_images=1)
+
+
 @pytest.mark.parametrize("data", ["", "!!!!", "é", "A"])
 def test_an_image_that_is_no_base64_is_refused(data: str) -> None:
     error = refusal({"messages": content({"type": "image_url", "image_url": f"data:image/gif;base64,{data}"})})
@@ -434,10 +449,7 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string
         ({"type": "text"}, None),
         ({"type": "json_object"}, JsonObject()),
         (
-            {
-                "type": "json_schema",
-                "json_schema": {"name": "n", "schema": SCHEMA, "strict": True, "description": "d"},
-            },
+            {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True, "description": "d"}},
             JsonSchema(SCHEMA, "n", "d", strict=True),
         ),
         ({"type": "json_schema", "json_schema": {"name": "n", "strict": None}}, JsonSchema({}, "n")),
@@ -548,11 +560,21 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         REFUSED["messages[].content[].type"],
     ),
     (
-        {"messages": content(text("x"), {"type": "file", "file": {}})},
-        "messages[0].content[1].type",
-        "text or image_url",
+        {"messages": content(text("x"), {"type": "file", "file": {"file_id": "file-1"}})},
+        "messages[0].content[1].file.file_data",
+        "is missing",
     ),
-    ({"messages": content({"type": "video_url"})}, "messages[0].content[0].type", "text or image_url"),
+    (
+        {"messages": content({"type": "file", "file": {"file_data": "data:application/pdf;base64,/w=="}})},
+        "messages[0].content[0].file.file_data",
+        "Only text files and images",
+    ),
+    (
+        {"messages": content({"type": "file", "file": {"file_data": "data:image/svg+xml;base64,eA=="}})},
+        "messages[0].content[0].file.file_data",
+        "png, jpeg",
+    ),
+    ({"messages": content({"type": "video_url"})}, "messages[0].content[0].type", "text, image_url or file"),
     ({"messages": content({"type": "image_url", "image_url": 5})}, "messages[0].content[0].image_url", "Expected"),
     (
         {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
@@ -588,11 +610,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"cursor": {"include": ["all"]}}, "cursor.include[0]", "Send one of thinking, raw, context."),
     ({"cursor": {"moed": "agent"}}, "cursor.moed", "did you mean `mode`?"),
     ({"cursor": {"conversation_id": "x"}}, "cursor.conversation_id", "did you mean `conversationId`?"),
-    (
-        {"cursor": {"xyz": 1}},
-        "cursor.xyz",
-        "known fields: mode, workspace, fences, include, ",
-    ),
+    ({"cursor": {"xyz": 1}}, "cursor.xyz", "known fields: mode, workspace, fences, include, "),
     ({"cursor": {"conversationId": ""}}, "cursor.conversationId", "length >= 1"),
     ({"cursor": []}, "cursor", "Expected `object"),
 ]

@@ -5,15 +5,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.dialects.base import (
-    NDJSON,
-    SSE,
-    ContinueRun,
-    ReplyStart,
-    RunAction,
-    StartRun,
-    StreamForm,
-)
+from cursor_gateway.dialects.base import NDJSON, SSE, ContinueRun, ReplyStart, RunAction, StartRun, StreamForm
 from cursor_gateway.dialects.documents.dialect import DocumentsReply, documents_dialect
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder
 from cursor_gateway.dialects.errors import encode_error

@@ -4,24 +4,17 @@ import json
 
 import pytest
 
-from cursor_gateway.dialects.messages.dialect import (
-    Side,
-    folder_of,
-    instructions_for,
-    is_claude_code,
-    session_of,
-    side_request,
-)
+from cursor_gateway.dialects.messages import dialect
 from cursor_gateway.model.messages import Instructions, UserMessage
 
 SESSION = "c0ffee00-0000-4000-8000-000000000000"
 
 
 def test_it_is_known_by_its_user_agent_or_its_session() -> None:
-    assert is_claude_code({"user-agent": "claude-cli/2.1.325 (external, cli)"})
-    assert not is_claude_code({"user-agent": "Anthropic/Python 2.8"})
-    assert is_claude_code({"user-agent": "another", "x-claude-code-session-id": SESSION})
-    assert not is_claude_code({})
+    assert dialect.is_claude_code({"user-agent": "claude-cli/2.1.325 (external, cli)"})
+    assert not dialect.is_claude_code({"user-agent": "Anthropic/Python 2.8"})
+    assert dialect.is_claude_code({"user-agent": "another", "x-claude-code-session-id": SESSION})
+    assert not dialect.is_claude_code({})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +30,7 @@ def test_it_is_known_by_its_user_agent_or_its_session() -> None:
     ],
 )
 def test_its_session_is_in_a_header_or_in_the_users_id(headers: dict[str, str], user_id: str, expected: str) -> None:
-    assert session_of(headers, user_id) == expected
+    assert dialect.session_of(headers, user_id) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,29 +46,26 @@ def test_its_session_is_in_a_header_or_in_the_users_id(headers: dict[str, str], 
     ],
 )
 def test_requests_beside_the_conversation_are_recognised(
-    tools: list[str], has_format: bool, last_text: str, expected: Side | None
+    tools: list[str], has_format: bool, last_text: str, expected: dialect.Side | None
 ) -> None:
-    assert side_request(tools, has_format=has_format, last_text=last_text) == expected
+    assert dialect.side_request(tools, has_format=has_format, last_text=last_text) == expected
 
 
 def test_a_request_that_names_its_mode_is_a_turn_without_tools() -> None:
-    assert side_request((), has_format=False, last_text="Hi", names_mode=True) is None
-    assert side_request((), has_format=True, last_text="Hi", names_mode=True) == "title"
+    assert dialect.side_request((), has_format=False, last_text="Hi", names_mode=True) is None
+    assert dialect.side_request((), has_format=True, last_text="Hi", names_mode=True) == "title"
 
 
 def test_only_a_search_may_use_a_tool() -> None:
-    assert "Search the web" in instructions_for("search")
-    assert instructions_for("title") == instructions_for("summary")
-    assert "use no tools" in instructions_for("title")
+    assert "Search the web" in dialect.instructions_for("search")
+    assert dialect.instructions_for("title") == dialect.instructions_for("summary")
+    assert "use no tools" in dialect.instructions_for("title")
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "# Environment\n - Primary working directory: /home/me/app \n - OS: linux",
-        "Working directory: /home/me/app",
-    ],
+    ["# Environment\n - Primary working directory: /home/me/app \n - OS: linux", "Working directory: /home/me/app"],
 )
 def test_its_folder_stands_in_the_instructions(text: str) -> None:
-    assert folder_of([UserMessage("Hi"), Instructions("Be kind."), Instructions(text)]) == "/home/me/app"
-    assert folder_of([UserMessage(text)]) is None
+    assert dialect.folder_of([UserMessage("Hi"), Instructions("Be kind."), Instructions(text)]) == "/home/me/app"
+    assert dialect.folder_of([UserMessage(text)]) is None

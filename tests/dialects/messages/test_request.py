@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.dialects.messages.request import (
-    IGNORED,
-    MessagesOptions,
-    MessagesRequest,
-    countable,
-    read_request,
-)
+from cursor_gateway.dialects.messages.request import IGNORED, MessagesOptions, MessagesRequest, countable, read_request
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import AutoTool, NamedTool, NoTool, Offer, RequiredTool, Tool, ToolChoice
 from cursor_gateway.model.messages import UserMessage

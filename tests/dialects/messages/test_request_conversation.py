@@ -142,6 +142,14 @@ def test_images_belong_to_their_messages() -> None:
         ({"type": "document", "source": {"type": "content"}}, ""),
         ({"type": "document", "source": {"type": "url", "url": "https://x"}}, "[Document: https://x]"),
         (
+            {"type": "document", "source": {"type": "base64", "media_type": "text/plain", "data": "R3LDvMOfZQ=="}},
+            "Grüße",
+        ),
+        (
+            {"type": "document", "source": {"type": "base64", "media_type": "text/plain", "data": "/w=="}},
+            "[A document that the agent cannot read: text/plain]",
+        ),
+        (
             {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": ""}},
             "[A document that the agent cannot read: application/pdf]",
         ),

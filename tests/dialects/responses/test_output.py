@@ -15,22 +15,8 @@ from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import DocumentStarted, KnownMetadata
 from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.wire.sse import frame
+from tests import responses_shapes
 from tests.dialects.runs import USAGE
-from tests.responses_shapes import (
-    Compaction,
-    CustomToolCall,
-    FunctionCall,
-    McpCall,
-    Message,
-    OpenPage,
-    Reasoning,
-    Response,
-    Search,
-    WebSearchCall,
-    check_response,
-    read_stream,
-    text_of,
-)
 
 FORMS = Forms(
     {
@@ -46,9 +32,9 @@ def head(**asked: Any) -> ResponseHead:
     return ResponseHead("chat_0a1b", 0, 1_771_842_600, "auto", KeptRequest(forms=FORMS, **asked))
 
 
-def sent(events: list[ResponseEvent]) -> Response:
+def sent(events: list[ResponseEvent]) -> responses_shapes.Response:
     """What a client reads of these events."""
-    return read_stream(b"".join(frame(msgspec.json.encode(e), event=e.type) for e in events))
+    return responses_shapes.read_stream(b"".join(frame(msgspec.json.encode(e), event=e.type) for e in events))
 
 
 def document(metadata: documents.Metadata, content: str | None = None) -> documents.Document:
@@ -80,11 +66,11 @@ def test_text_and_reasoning_are_items_of_their_own() -> None:
     events += output.end(DONE, 2500)
     response = sent(events)
     thought, message = response.output
-    assert isinstance(thought, Reasoning)
+    assert isinstance(thought, responses_shapes.Reasoning)
     assert thought.summary[0].text == "Hm. So."
     assert thought.encrypted_content is msgspec.UNSET
-    assert isinstance(message, Message)
-    assert text_of(response) == "Hello you."
+    assert isinstance(message, responses_shapes.Message)
+    assert responses_shapes.text_of(response) == "Hello you."
     assert (response.status, response.completed_at) == ("completed", 1_771_842_602)
     assert [item.id for item in response.output] == ["rs_0a1b_0_0", "msg_0a1b_0_1"]
 
@@ -98,16 +84,16 @@ def test_reasoning_that_says_nothing_is_no_item() -> None:
 def test_reasoning_has_encrypted_content_if_it_is_asked_for() -> None:
     output = Output(head(has_encrypted_content=True))
     (thought,) = sent(output.begin() + output.think("Hm.") + output.end(DONE)).output
-    assert isinstance(thought, Reasoning)
+    assert isinstance(thought, responses_shapes.Reasoning)
     assert thought.encrypted_content
 
 
 def test_the_response_as_it_is_now() -> None:
     output = Output(head(echo=Echo(metadata={"a": "b"})))
 
-    def now() -> Response:
-        response = msgspec.convert(msgspec.to_builtins(output.response()), Response)
-        check_response(response)
+    def now() -> responses_shapes.Response:
+        response = msgspec.convert(msgspec.to_builtins(output.response()), responses_shapes.Response)
+        responses_shapes.check_response(response)
         return response
 
     assert (now().status, now().metadata) == ("queued", {"a": "b"})
@@ -118,7 +104,7 @@ def test_the_response_as_it_is_now() -> None:
     assert (output.item_id, output.open_item, now().output[0].id) == ("rs_0a1b_0_0", "reasoning", "rs_0a1b_0_0")
     output.say("Hel")
     growing = now().output[1]
-    assert isinstance(growing, Message)
+    assert isinstance(growing, responses_shapes.Message)
     assert (growing.status, growing.content[0].text) == ("in_progress", "Hel")
     assert (output.item_id, output.open_item, output.index) == ("msg_0a1b_0_1", "message", 1)
     output.close()
@@ -137,18 +123,18 @@ def test_calls_have_the_form_in_which_they_were_declared() -> None:
         ToolCall("c4", "other", "{}")
     )
     _, weather, find, add, other = sent(events + output.end(Ended(USAGE, reason="tool_calls"))).output
-    assert isinstance(weather, FunctionCall)
+    assert isinstance(weather, responses_shapes.FunctionCall)
     assert (weather.call_id, weather.name, weather.namespace, weather.arguments) == (
         "c1",
         "weather",
         msgspec.UNSET,
         long,
     )
-    assert isinstance(find, FunctionCall)
+    assert isinstance(find, responses_shapes.FunctionCall)
     assert (find.name, find.namespace) == ("find", "notes")
-    assert isinstance(add, CustomToolCall)
+    assert isinstance(add, responses_shapes.CustomToolCall)
     assert (add.name, add.namespace, add.input) == ("add", "notes", "a\nb")
-    assert isinstance(other, FunctionCall)
+    assert isinstance(other, responses_shapes.FunctionCall)
     assert other.name == "other"
 
 
@@ -163,19 +149,19 @@ def test_actions_are_calls_of_a_server_of_its_own() -> None:
         document(documents.TextMetadata(), "no action")
     )
     _, listed, failed, created = sent(events + output.end(DONE)).output
-    assert isinstance(listed, McpCall)
+    assert isinstance(listed, responses_shapes.McpCall)
     assert (listed.server_label, listed.name, listed.arguments, listed.output) == (
         "cursor",
         "run_terminal_cmd",
         '{"command":"ls"}',
         "a",
     )
-    assert isinstance(failed, McpCall)
+    assert isinstance(failed, responses_shapes.McpCall)
     assert (failed.status, msgspec.to_builtins(failed.error)) == (
         "failed",
         {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "Exit status 2"}]},
     )
-    assert isinstance(created, McpCall)
+    assert isinstance(created, responses_shapes.McpCall)
     assert created.output == "--- /dev/null\n+++ a.py\n@@ -0,0 +1,1 @@\n+x\n"
     assert Output(head()).start_action(DocumentStarted("doc_001", "terminal_command", 1)) == []
 
@@ -184,7 +170,7 @@ def test_actions_are_calls_of_a_server_of_its_own() -> None:
 def test_long_results_of_actions_are_shortened(size: int, more: str) -> None:
     output = Output(head())
     (read,) = sent(output.begin() + output.end_action(used("read_file", data="x" * size)) + output.end(DONE)).output
-    assert isinstance(read, McpCall)
+    assert isinstance(read, responses_shapes.McpCall)
     assert read.output == "x" * 10_000 + more
 
 
@@ -195,11 +181,11 @@ def test_the_web_is_searched() -> None:
         events = output.begin() + output.end_action(used("web_search", data=found, search_term="x"))
         events += output.end_action(used("web_fetch", "error", url="https://b.example"))
         searched, opened = sent(events + output.end(DONE)).output
-        assert isinstance(searched, WebSearchCall)
-        assert isinstance(searched.action, Search)
+        assert isinstance(searched, responses_shapes.WebSearchCall)
+        assert isinstance(searched.action, responses_shapes.Search)
         assert (searched.status, searched.action.query) == ("completed", "x")
-        assert isinstance(opened, WebSearchCall)
-        assert isinstance(opened.action, OpenPage)
+        assert isinstance(opened, responses_shapes.WebSearchCall)
+        assert isinstance(opened.action, responses_shapes.OpenPage)
         assert (opened.status, opened.action.url) == ("failed", "https://b.example")
 
 
@@ -216,7 +202,7 @@ def test_pages_that_the_text_names_are_cited() -> None:
     before, _, _, linked, _, named = sent(events + output.end(DONE)).output
     cited = []
     for message in (before, linked, named):
-        assert isinstance(message, Message)
+        assert isinstance(message, responses_shapes.Message)
         part = message.content[0]
         cited += [(one.url, one.title, part.text[one.start_index : one.end_index]) for one in part.annotations]
     assert cited == [
@@ -228,7 +214,7 @@ def test_pages_that_the_text_names_are_cited() -> None:
 def test_a_client_that_declares_no_search_gets_an_action() -> None:
     output = Output(head())
     (item,) = sent(output.begin() + output.end_action(used("web_search", search_term="x")) + output.end(DONE)).output
-    assert isinstance(item, McpCall)
+    assert isinstance(item, responses_shapes.McpCall)
     assert item.name == "web_search"
 
 
@@ -240,13 +226,13 @@ def test_codex_gets_a_line_while_it_runs_and_a_comment_when_it_has_ended() -> No
     events += output.end_action(document(documents.PlanMetadata(title="All", overview="", todos=[]), "# Do it"))
     response = sent(events + output.end(DONE))
     _, running, ran, planned = response.output
-    assert isinstance(running, Reasoning)
+    assert isinstance(running, responses_shapes.Reasoning)
     assert running.summary[0].text == "**Running `ls`**\n\n"
-    assert isinstance(ran, Message)
+    assert isinstance(ran, responses_shapes.Message)
     assert (ran.phase, ran.content[0].text) == ("commentary", "Ran `ls` (exit status 0)")
-    assert isinstance(planned, Message)
+    assert isinstance(planned, responses_shapes.Message)
     assert planned.content[0].text == "Planned All (0 to-dos)\n\n# Do it"
-    assert text_of(response) == "I look."
+    assert responses_shapes.text_of(response) == "I look."
 
 
 # --- ends -------------------------------------------------------------------------------------------
@@ -267,7 +253,7 @@ def test_how_it_ends(failure: Failure | None, reason: FinishReason, status: str)
     response = sent(output.begin() + output.say("Hel") + output.end(Ended(USAGE, None, failure, reason)))
     assert response.status == status
     assert (response.error is None) == (failure is None)
-    assert text_of(response) == "Hel"
+    assert responses_shapes.text_of(response) == "Hel"
 
 
 def test_an_open_item_grows_without_an_event() -> None:
@@ -316,4 +302,4 @@ def test_the_usage_is_that_of_the_last_model_call() -> None:
 def test_a_compaction_is_the_only_item() -> None:
     output = Output(head())
     (item,) = sent(output.begin() + output.compact("All is done.") + output.end(DONE)).output
-    assert isinstance(item, Compaction)
+    assert isinstance(item, responses_shapes.Compaction)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
-from time import monotonic, time, time_ns
+from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -27,7 +27,7 @@ from cursor_gateway.runs.repeats import AccountErrors
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.run_service import Defaults
 from cursor_gateway.runs.service import LocalRunService
-from cursor_gateway.runs.starter import RunParts
+from cursor_gateway.runs.starter import RunParts, now_ms
 from cursor_gateway.settings import Settings, check_budgets, check_schedules, subset
 from cursor_gateway.sources.cgroups import AgentLimits, delegated
 from cursor_gateway.sources.cli.source import CursorCliSource
@@ -316,10 +316,6 @@ async def _open(store: OpenableStore, ledger: Ledger | None, warn: Callable[[str
         if ledger is None:
             raise
         warn(str(error))
-
-
-def now_ms() -> int:
-    return time_ns() // 1_000_000
 
 
 async def keep_history(gateway: Gateway, settings: Settings) -> None:

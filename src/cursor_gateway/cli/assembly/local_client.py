@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from msgspec import UNSET
+
 from cursor_gateway.cli.assembly.local_socket import url_of
 from cursor_gateway.cli.assembly.remote import GatewayChoice, open_gateway
 from cursor_gateway.cli.assembly.stores import OpenableStore, database_url, store_of
@@ -20,7 +22,6 @@ from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.output import Trouble
 from cursor_gateway.errors import NotFound, StoreUnavailable
 from cursor_gateway.keys import LOCAL_OWNER, owner_of
-from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList
 from cursor_gateway.model.changes import (
     CommitRequest,
@@ -36,6 +37,7 @@ from cursor_gateway.model.changes import (
     RevertedFiles,
     RevertRequest,
     ReviewRequest,
+    TraceRecord,
     TraceRequest,
 )
 from cursor_gateway.model.documents import ChatResponse
@@ -133,7 +135,6 @@ class LocalClient:
         return await response_of(await StoredRun.open(self._store, run))
 
     async def delete_conversation(self, id: str) -> None:
-        from cursor_gateway.runs.conversations import Conversations
         from cursor_gateway.runs.permissions import Permissions
         from cursor_gateway.sources.leftovers import remove_offline
         from cursor_gateway.store.base import HistoryLimits
@@ -141,9 +142,9 @@ class LocalClient:
         store, found = await self._found(id)
         if found.is_running:  # its agent still needs its folder
             raise Trouble(f"{id} has an active run in another process; wait until it has ended, or cancel it there.")
-        conversations = Conversations(store, self._directory / "conversations")
-        if await conversations.remove(id, self._owner):
-            await asyncio.to_thread(remove_offline, conversations.folder(id), self._directory, os.environ)
+        if await store.delete_conversation(id, self._owner):
+            folder = (self._directory / "conversations").resolve() / id
+            await asyncio.to_thread(remove_offline, folder, self._directory, os.environ)
             with suppress(OSError):
                 Permissions(self._directory, lambda: 0).forget_conversation(id)
             with suppress(OSError):
@@ -171,7 +172,7 @@ class LocalClient:
 
     async def changes(self, id: str, chat_id: str | None = None) -> ConversationChanges:
         done, folder = await self._reviewed(id, ListRequest(chat_id), ListedChanges)
-        return ConversationChanges(done.files, sorted(set(done.problems.values())), folder)
+        return ConversationChanges(done.files, sorted(set(done.problems.values())), folder, done.undo or UNSET)
 
     async def patch(self, id: str, chat_id: str | None = None, path: str | None = None) -> bytes:
         return (await self._reviewed(id, PatchRequest(chat_id, path), Patch))[0].data

@@ -26,8 +26,7 @@ from cursor_gateway.cli.output import (
     write_json,
     write_text,
 )
-from cursor_gateway.model.agent_trace import TraceRecord
-from cursor_gateway.model.changes import CommitRequest, FileChange, KeepRequest, RevertRequest
+from cursor_gateway.model.changes import CommitRequest, FileChange, KeepRequest, RevertRequest, TraceRecord
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 from cursor_gateway.render.visible import visible, visible_line
 

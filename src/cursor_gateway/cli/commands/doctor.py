@@ -334,8 +334,7 @@ def _workspaces(settings: Settings) -> list[Finding]:
 
 def _brought(settings: Settings) -> list[Finding]:
     from cursor_gateway.errors import WorkspaceForbidden
-    from cursor_gateway.workspace.agent_files import agent_files
-    from cursor_gateway.workspace.roots import Workspaces
+    from cursor_gateway.workspace.roots import Workspaces, agent_files
 
     default = Path(settings.workspace or ".").expanduser().resolve()
     found, refusal = [str(file.path) for file in agent_files(str(default))], ""

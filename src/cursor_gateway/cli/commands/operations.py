@@ -332,8 +332,8 @@ def test(config: str | None, names: tuple[str, ...]) -> int:
 
 
 async def _send(name: str, webhook: Webhook) -> bool:
+    from cursor_gateway.webhooks.delivery import PostFailed, post
     from cursor_gateway.webhooks.messages import headers_of, sample_message
-    from cursor_gateway.webhooks.post import PostFailed, post
 
     now = time.time()
     body = sample_message(name, webhook, int(now * 1000))

@@ -97,9 +97,8 @@ async def _serve_host(settings: Settings, folder: str, url: str | None) -> None:
 
 
 async def _serve_editor(settings: Settings, folder: str, url: str | None) -> None:
-    from cursor_gateway.acp_server.server import AcpServer
+    from cursor_gateway.acp_server.server import AcpServer, StdioTransport
     from cursor_gateway.acp_server.session_ids import SessionIds
-    from cursor_gateway.acp_server.stdio import StdioTransport
     from cursor_gateway.stdio import StdioLines, standard_streams
 
     gateways = Gateways(settings, url)

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.dialects import ui_requests
 from cursor_gateway.dialects.parts import ASK_TOOLS, asked_in
-from cursor_gateway.dialects.requests import invalid
+from cursor_gateway.dialects.requests import invalid, is_image, read_text_file
 from cursor_gateway.model.answers import Permission, PlanDecision, QuestionAnswers
 from cursor_gateway.model.messages import (
     Image,
@@ -38,11 +38,12 @@ class _Approval(Struct, frozen=True):
 
 
 class UiPart(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One part of a message. Text, files that are images, and results of the page's tools are read."""
+    """One part of a message. Text, files with text or an image, and results of the page's tools are read."""
 
     type: Annotated[str, "`text`, `file`, `tool-…`, `dynamic-tool` or any other type."]
     text: Annotated[str, "The text of a text part."] = ""
-    url: Annotated[str, "A file as a data: URI: png, jpeg, gif or webp in base64."] = ""
+    url: Annotated[str, "A file as a data: URI in base64: UTF-8 text, or a png, jpeg, gif or webp."] = ""
+    filename: Annotated[str | None, "The name of a file, for the agent."] = None
     tool_call_id: Annotated[str, "The id of a tool call."] = ""
     tool_name: Annotated[str, "The name of a dynamic tool."] = ""
     state: Annotated[str, "The state of a tool call."] = ""
@@ -51,6 +52,10 @@ class UiPart(Struct, frozen=True, kw_only=True, rename="camel"):
     error_text: Annotated[str | None, "Why a tool call failed."] = None
     provider_executed: Annotated[bool | None, "Whether the agent ran the tool."] = None
     approval: Annotated[_Approval | None, "What a person decided."] = None
+
+    @property
+    def is_image(self) -> bool:
+        return self.type == "file" and (is_image(self.url) or not self.url.lower().startswith("data:"))
 
     @property
     def tool(self) -> str:
@@ -119,7 +124,7 @@ def read_chat(body: bytes, max_images: int = 50) -> UiChat:
     """Raises `InvalidRequest`."""
     chat = read_json(body, UiChatBody, ui_requests.OPTION_HINTS)
     check_length(sum(1 + len(message.parts) for message in chat.messages))
-    check_images(sum(part.type == "file" for one in chat.messages for part in one.parts), max_images, "messages")
+    check_images(sum(part.is_image for one in chat.messages for part in one.parts), max_images, "messages")
     answer = _answer(chat.messages[-1], f"messages[{len(chat.messages) - 1}]")
     said, images = ui_requests.QuotedMessages(), list[Image]()
     for number, message in enumerate(chat.messages):
@@ -135,15 +140,20 @@ def read_chat(body: bytes, max_images: int = 50) -> UiChat:
 
 
 def _quote(message: UiMessage, said: ui_requests.QuotedMessages, images: list[Image], param: str) -> None:
-    text = "\n".join(part.text for part in message.parts if part.type == "text")
     match message.role:
         case "system":
-            said.add(Instructions(text))
+            said.add(Instructions("\n".join(part.text for part in message.parts if part.type == "text")))
         case "user":
-            files = [(place, part) for place, part in enumerate(message.parts) if part.type == "file"]
-            shown = [read_image(part.url, f"{param}[{place}].url", said.next) for place, part in files]
+            texts, shown = list[str](), list[Image]()
+            for place, part in enumerate(message.parts):
+                if part.is_image:
+                    shown.append(read_image(part.url, f"{param}[{place}].url", said.next))
+                elif part.type == "file":
+                    texts.append(read_text_file(part.url, part.filename or "", f"{param}[{place}].url"))
+                elif part.type == "text":
+                    texts.append(part.text)
             images += shown
-            said.add(UserMessage(text, tuple(image.name for image in shown)))
+            said.add(UserMessage("\n".join(texts), tuple(image.name for image in shown)))
         case "assistant":
             for part in message.parts:
                 _quote_answer(part, said)

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.deltas import without_marked
-from cursor_gateway.dialects.requests import NO_EFFECT, NO_SETTING, CursorOptions, invalid, one_of, option_hints
+from cursor_gateway.dialects.requests import (
+    NO_EFFECT,
+    NO_SETTING,
+    CursorOptions,
+    invalid,
+    is_image,
+    one_of,
+    option_hints,
+    read_text_file,
+)
 from cursor_gateway.model import caller_tools
 from cursor_gateway.model.messages import (
     AssistantMessage,
@@ -59,7 +68,7 @@ REFUSED: dict[str, str] = {
     "modalities": 'Answers are text; send ["text"] or omit it.',
     "messages[].content[].image_url": "Images are not downloaded; send a data: URI with a png, jpeg, gif or webp "
     "in base64.",
-    "messages[].content[].type": "The agent accepts only text and images; send parts of type text or image_url.",
+    "messages[].content[].type": "The agent accepts only text and images; send parts of type text, image_url or file.",
     "functions": "This is the old form of `tools`, whose results name no call; use `tools`.",
     "tools[].type": "Only functions can be called; send tools of type function.",
     "tool_choice.type": "Send none, auto, required, or an object that names one function.",
@@ -134,7 +143,24 @@ class _ImagePart(Struct, frozen=True, tag_field="type", tag="image_url"):
     ]
 
 
-_Content: TypeAlias = str | list[_TextPart | _RefusalPart | _ImagePart]
+class _FileData(Struct, frozen=True):
+    """A file in the request itself."""
+
+    file_data: Annotated[str, "The base64 of UTF-8 text, or a data: URI of text or of an image."]
+    filename: Annotated[str | None, "Its name, for the agent."] = None
+
+
+class _FilePart(Struct, frozen=True, tag_field="type", tag="file"):
+    """A file part: text, or an image."""
+
+    file: Annotated[_FileData, "The file. Stored files, by `file_id`, do not exist."]
+
+    @property
+    def is_image(self) -> bool:
+        return is_image(self.file.file_data)
+
+
+_Content: TypeAlias = str | list[_TextPart | _RefusalPart | _ImagePart | _FilePart]
 
 
 class _RequestFunction(Struct, frozen=True):
@@ -383,21 +409,26 @@ def _count_items(message: _WireMessage) -> int:
 
 def _count_images(wire: list[_WireMessage]) -> int:
     contents = (message.content for message in wire)
-    return sum(isinstance(part, _ImagePart) for parts in contents if isinstance(parts, list) for part in parts)
+    parts = (part for parts in contents if isinstance(parts, list) for part in parts)
+    return sum(isinstance(part, _ImagePart) or (isinstance(part, _FilePart) and part.is_image) for part in parts)
 
 
 def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:
     """Parts of text are paragraphs of their own to the clients that send several."""
     texts: list[str] = []
     images: list[Image] = []
-    parts = [_TextPart(content)] if isinstance(content, str) else content or []
+    parts, param = [_TextPart(content)] if isinstance(content, str) else content or [], f"messages[{number}].content"
     for place, part in enumerate(parts):
         match part:
             case _TextPart(text=text) | _RefusalPart(refusal=text):
                 texts.append(text)
             case _ImagePart(image_url=address):
                 url = address if isinstance(address, str) else address.url
-                images.append(read_image(url, f"messages[{number}].content[{place}].image_url", number))
+                images.append(read_image(url, f"{param}[{place}].image_url", number))
+            case _FilePart(file=file) if part.is_image:
+                images.append(read_image(file.file_data, f"{param}[{place}].file.file_data", number))
+            case _FilePart(file=file):
+                texts.append(read_text_file(file.file_data, file.filename or "", f"{param}[{place}].file.file_data"))
     return "\n".join(texts), images
 
 

@@ -14,7 +14,15 @@ from msgspec.structs import replace
 
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import without_marked
-from cursor_gateway.dialects.requests import NO_EFFECT, NO_SETTING, CursorOptions, invalid, one_of, option_hints
+from cursor_gateway.dialects.requests import (
+    NO_EFFECT,
+    NO_SETTING,
+    CursorOptions,
+    decoded_text,
+    invalid,
+    one_of,
+    option_hints,
+)
 from cursor_gateway.model import caller_tools
 from cursor_gateway.model.messages import (
     AssistantMessage,
@@ -214,6 +222,10 @@ def _document(block: Fields) -> str:
             text = "\n".join(texts_of(content if isinstance(content, str | list) else ""))
         case "url":
             text = f"[Document: {source.text('url')}]"
+        case "base64" if source.text("media_type").startswith("text/") and (
+            (decoded := decoded_text(source.text("data"))) is not None
+        ):
+            text = decoded
         case _:
             text = f"[A document that the agent cannot read: {source.text('media_type') or 'a stored file'}]"
     return "\n".join([*head, text])

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.deltas import without_marked
-from cursor_gateway.dialects.requests import convert_field, invalid
+from cursor_gateway.dialects.requests import convert_field, invalid, is_image, read_text_file
 from cursor_gateway.dialects.responses.shapes import MESSAGE, read_item_id
 from cursor_gateway.dialects.responses.toolbox import Forms, arguments_of
 from cursor_gateway.errors import InvalidRequest
@@ -369,15 +369,9 @@ def _file(part: Placed) -> str | _FilePart:
             f"{part.param}: This gateway neither stores nor fetches files; send the text in `file_data`.",
             param=f"{part.param}.file_id" if "file_id" in part.item else part.param,
         )
-    header, _, data = file.file_data.partition(",") if file.file_data.startswith("data:") else ("", "", file.file_data)
-    if header.startswith("data:image/"):
+    if is_image(file.file_data):
         return file
-    try:
-        text = base64.b64decode("".join(data.split()), validate=True).decode()
-    except ValueError:
-        hint = "Only text files and images can be read; send the base64 of UTF-8 text."
-        raise invalid(f"{part.param}.file_data", hint) from None
-    return f"File {file.filename}:\n\n{text}" if file.filename else text
+    return read_text_file(file.file_data, file.filename or "", f"{part.param}.file_data")
 
 
 def _count_images(placed: Placed) -> int:

@@ -230,9 +230,8 @@ class AgentConnection:
                 return _SKIPPED if listener is None else await listener.question(fields)
             case "cursor/create_plan":
                 return _NOT_DECIDED if listener is None else await listener.plan(fields)
-            case _ if method.startswith("cursor/"):
-                if listener is not None:
-                    listener.extension(method, fields)
+            case _ if method == "session/update" or method.startswith("cursor/"):  # a notification that has an id
+                self._notified(method, params)
                 return {}
             case _:
                 raise RpcError(METHOD_NOT_FOUND, "Method not found")

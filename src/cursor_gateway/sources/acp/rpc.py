@@ -19,6 +19,7 @@ from cursor_gateway.wire.payload import MAX_DEPTH, Fields, too_deep
 from cursor_gateway.wire.surrogates import repair_json
 
 Message = dict[str, Any]
+Id = int | float | str | None  # null is an id in ACP, and a request with it waits for its answer
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -26,9 +27,11 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 def message_of(line: bytes) -> Message | None:
     message = _read(line)
     match message:
-        case {"method": str(), **rest} if isinstance(rest.get("id"), int | str | None):
+        case {"method": str(), **rest} if isinstance(rest.get("id"), Id):
             return message
-        case {"id": int() | str(), "error": dict()} | {"id": int() | str(), "result": _}:
+        case {"method": _}:
+            return None
+        case {"id": int() | float() | str()}:  # an answer, even if it has neither a result nor an error
             return message
         case _:
             return None
@@ -143,7 +146,7 @@ class Rpc:
         self._withdraws = withdraws
         self._ids = count()
         self._open: dict[object, asyncio.Future[Any]] = {}  # our requests
-        self._answering: dict[asyncio.Task[None], int | str] = {}  # the ids of the other side's requests
+        self._answering: dict[asyncio.Task[None], Id] = {}  # the ids of the other side's requests
         self._is_over = False
         self._loop = asyncio.get_running_loop()
         self._reading = self._loop.create_task(self._read(), name="acp reader")
@@ -182,7 +185,7 @@ class Rpc:
         try:
             while (message := await self._transport.receive()) is not None:
                 match message:
-                    case {"method": method, "id": int() | str() as id}:
+                    case {"method": method, "id": id}:
                         task = self._loop.create_task(self._answer(id, method, message.get("params")))
                         self._answering[task] = id
                         task.add_done_callback(self._answering.pop)
@@ -200,7 +203,7 @@ class Rpc:
                 if not answer.done():
                     answer.set_exception(ConnectionError())
 
-    async def _answer(self, id: int | str, method: str, params: Any) -> None:
+    async def _answer(self, id: Id, method: str, params: Any) -> None:
         try:
             self._send({"id": id, "result": await self._on_request(method, params)})
         except asyncio.CancelledError:
@@ -226,10 +229,12 @@ class Rpc:
         match message:
             case {"error": {"code": int(code), "message": str(text), **more}}:
                 answer.set_exception(RpcError(code, text, more.get("data")))
-            case {"error": error}:
+            case {"error": error} if error is not None or "result" not in message:
                 answer.set_exception(RpcError(_INTERNAL_ERROR, "Internal error", error))
+            case {"result": result}:
+                answer.set_result(result)
             case _:
-                answer.set_result(message["result"])
+                answer.set_exception(RpcError(_INTERNAL_ERROR, "An answer without a result"))
 
     def _send(self, message: Message) -> None:
         self._transport.send({"jsonrpc": "2.0", **message})

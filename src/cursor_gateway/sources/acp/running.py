@@ -309,13 +309,7 @@ class RunningTurn:
     def _spent(self, total: TokenCounts | None) -> TokenCounts | None:
         """This turn's share of the session's total."""
         before, self._session.spent = self._session.spent, total
-        if before is None or total is None:
-            return None
-        return TokenCounts(
-            prompt=total.prompt - before.prompt,
-            completion=total.completion - before.completion,
-            cached=total.cached - before.cached,
-        )
+        return None if before is None or total is None else total.plus(before, -1)
 
 
 def _behind_links(paths: Sequence[str], workspace: str) -> list[tuple[str, None]]:

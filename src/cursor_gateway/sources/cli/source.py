@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import GatewayError
+from cursor_gateway.errors import GatewayError, SessionLost
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
@@ -303,9 +303,10 @@ class CursorCliSource(Source):
     async def _start(
         self, turn: Turn, program: Program, asking: _Offered | None, hooked: "HookedTurn | None"
     ) -> tuple[AgentProcess, bool]:
-        """An agent that has the prompt, and whether it was started in advance."""
+        """An agent that has the prompt, and whether it was started in advance. One that has refused the turn's session
+        has ended: another one with this session would refuse it, too."""
         spare = await self._spares.take(turn)
-        if spare is not None and await self._speaks(spare, turn):
+        if spare is not None and (await self._speaks(spare, turn) or _has_lost_session(spare.process)):
             return spare.process, True
         launch = self._launch(turn, program, asking=asking, hooked=hooked)
         process = await AgentProcess.start(
@@ -427,6 +428,10 @@ def _with_questions(
         questions.reported(decoder.user_calls)
         events = questions.among(events, is_over=decoder.finished)
     return events
+
+
+def _has_lost_session(process: AgentProcess) -> bool:
+    return isinstance(failure_of(process.stderr_tail), SessionLost)
 
 
 def _stamp(path: str) -> object:

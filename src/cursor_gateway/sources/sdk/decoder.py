@@ -266,14 +266,11 @@ def _added(before: agent_events.TokenCounts | None, usage: object) -> agent_even
     ]
     if all(figure is None for figure in figures):
         return before
-    before = before or agent_events.TokenCounts(prompt=0, completion=0)
     fresh, completion, cached, written, reasoning = (figure or 0 for figure in figures)
-    return agent_events.TokenCounts(
-        prompt=before.prompt + fresh + cached + written,
-        completion=before.completion + completion,
-        cached=before.cached + cached,
-        reasoning=before.reasoning + reasoning,
+    added = agent_events.TokenCounts(
+        prompt=fresh + cached + written, completion=completion, cached=cached, reasoning=reasoning
     )
+    return added if before is None else before.plus(added)
 
 
 # --- The SDK's values as those of the agent's protocol, which `sources.cursor.tools` reads ---------

@@ -150,7 +150,7 @@ def error_of(report: Reported) -> GatewayError:
         return AgentTimedOut("The SDK's bridge did not answer in time; try again.", details=details)
     if report.is_transport:
         return AgentCrashed(
-            "The SDK's bridge stopped before the agent had finished; partial output was kept. Try again.",
+            "The SDK's bridge stopped before the agent had finished. Try again.",
             details=details,
         )
     return _by_code("agent_busy" if report.is_busy else report.sdk_code or report.code, details)

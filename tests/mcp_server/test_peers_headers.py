@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.mcp_server.headers import accepts_both, check_headers
 from cursor_gateway.mcp_server.messages import Request, RpcError
+from cursor_gateway.mcp_server.peers import accepts_both, check_headers
 
 META: dict[str, Any] = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
 SAID = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "run"}

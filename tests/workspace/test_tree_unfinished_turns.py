@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.workspace import unfinished_turns as module
+from cursor_gateway.workspace import tree as module
 from cursor_gateway.workspace.change_log import ChangeLog
 from cursor_gateway.workspace.snapshots import Snapshots, forget_changes
-from cursor_gateway.workspace.tree import Tree, scan
-from cursor_gateway.workspace.unfinished_turns import TurnName, UnfinishedTurns
+from cursor_gateway.workspace.tree import Tree, TurnName, UnfinishedTurns, scan
 from tests.workspace.repositories import git
 
 FIRST, SECOND = TurnName("conv_1", "chat_1"), TurnName("conv_2", "chat_2")

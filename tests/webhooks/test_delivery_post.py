@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.webhooks import post as module
-from cursor_gateway.webhooks.post import Posted, PostFailed, is_public, post, seconds_until
+from cursor_gateway.webhooks import delivery as module
+from cursor_gateway.webhooks.delivery import Posted, PostFailed, is_public, post, seconds_until
 from tests.webhooks.receiver import receiving
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cursor_gateway.mcp_server.peers import Peer
-from cursor_gateway.mcp_server.sessions import (
+from cursor_gateway.mcp_server.peers import (
     EndedSessions,
+    Peer,
     Place,
     encode_place,
     new_session,
@@ -15,14 +15,14 @@ from cursor_gateway.mcp_server.sessions import (
 
 def test_a_session_contains_what_its_host_said() -> None:
     peer = Peer("2025-11-25", True, name="host")
-    assert new_session(peer) != new_session(peer)
-    assert read_session(new_session(peer)) == peer
+    assert new_session(peer, "1") != new_session(peer, "2")
+    assert read_session(new_session(peer, "1")) == peer
 
 
 @pytest.mark.parametrize("id", ["", "x", "é", "A" * 2000, "!!"])
 def test_what_is_no_session_is_none(id: str) -> None:
     assert read_session(id) is None
-    assert read_session(new_session(Peer("2026-07-28"))) is None  # it has none
+    assert read_session(new_session(Peer("2026-07-28"), "1")) is None  # it has none
 
 
 def test_a_place_in_a_stream_is_read_back() -> None:

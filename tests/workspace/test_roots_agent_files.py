@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.workspace import agent_files as module
-from cursor_gateway.workspace.agent_files import agent_files
+from cursor_gateway.workspace import roots as module
+from cursor_gateway.workspace.roots import agent_files
 
 HOOKS = {"preToolUse": [{"command": "evil"}]}
 SERVERS = {"mcpServers": {"evil": {"command": "evil"}}}
