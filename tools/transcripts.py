@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from cursor_gateway.cli.clients import LAUNCHED
+from cursor_gateway.cli.clients.table import LAUNCHED
 from cursor_gateway.demo import recordings
 from tests.clients.programs import on_path
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cursor_gateway.dialects.chat.request import read_request
+from cursor_gateway.dialects.chat.dialect import read_request
 from cursor_gateway.dialects.documents.request import (
     answers_of,
     offer_of,

@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 
 from cursor_gateway.client.failures import CallFailed
-from cursor_gateway.client.following import Following, Numbered
+from cursor_gateway.client.following import DocumentEventReader, Following, Numbered
 from cursor_gateway.client.steps import Batch, Close, Head, Link, Open, Pause, Read
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import SseEncoder, encode_response
-from cursor_gateway.dialects.documents.reader import DocumentEventReader
 from cursor_gateway.errors import AgentCrashed, UnusableInput
 from cursor_gateway.model.agent_events import AgentEvent, Outcome
 from cursor_gateway.model.document_events import DocumentEvent
@@ -28,7 +27,7 @@ from cursor_gateway.wire.lines import LineSplitter
 from cursor_gateway.wire.payload import Fields
 from cursor_gateway.wire.sse import SseDecoder, SseEvent, frame
 from fuzz.target import Target, assert_flat, cuttings, dice, text_of
-from tests.dialects.documents.test_reader import assert_the_client_sees_the_same
+from tests.client.test_following_reader import assert_the_client_sees_the_same
 from tests.laws.agent import Asks, Ends, Notifies, Reconnects, Retries, Says, Starts, StopsThinking, Story, Thinks, play
 from tests.laws.laws import (
     assemble,

@@ -25,7 +25,7 @@ from cursor_gateway.model.documents import (
     make_document,
 )
 from cursor_gateway.model.requests import Fences, RunInfo
-from cursor_gateway.render.html import render_answer, render_page
+from cursor_gateway.render.html.work import render_answer, render_page
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.sources.cursor.failures import TrailerWatch, failure_of, reported_failure
 from cursor_gateway.sources.cursor.models import is_known, nearest, parse_models

@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, StrType, StructType
 
-from cursor_gateway.dialects.actions import ActionDisplay
-from cursor_gateway.dialects.deltas import AgentTools, TextStyle
+from cursor_gateway.dialects.deltas import ActionDisplay, AgentTools, TextStyle
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.costs import Budget, Price

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.terminal.images import images_in
+from cursor_gateway.cli.terminal.session import images_in
 
 
 @pytest.mark.parametrize(

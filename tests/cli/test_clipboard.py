@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.terminal.images import copy, image
+from cursor_gateway.cli.terminal.session import copy, image
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.clients import CLIENTS
 from cursor_gateway.cli.clients.base import ConfigFolder, JsonFile, ListItems, NewFile, Steps, YamlFile
+from cursor_gateway.cli.clients.table import CLIENTS
 from cursor_gateway.cli.kept_files import path_of
 from tests.agent.install import install
 from tests.cli.clients.endpoints import PLAIN

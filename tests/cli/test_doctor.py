@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.cli.commands.doctor import _brought, _checked, _in_thread
-from cursor_gateway.cli.commands.findings import (
+from cursor_gateway.cli.commands.doctor import (
     Finding,
     FolderState,
     Found,
     Level,
+    _brought,
+    _checked,
+    _in_thread,
     of_abilities,
     of_agent,
     of_configuration,

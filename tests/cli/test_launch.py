@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.cli.clients import LAUNCHED
+from cursor_gateway.cli.clients.table import LAUNCHED
 from cursor_gateway.keys import hash_key, new_key
 from cursor_gateway.sources.processes import members
 from tests.agent.install import install

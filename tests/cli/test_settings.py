@@ -258,7 +258,7 @@ def test_the_owner_of_what_was_said_without_keys_gets_none(capsys: pytest.Captur
 
 
 def test_without_a_home_the_lines_name_no_file(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr("cursor_gateway.cli.commands.key.usual_file", lambda: None)
+    monkeypatch.setattr("cursor_gateway.cli.commands.operations.usual_file", lambda: None)
     assert run(["key", "a"]) == 0
     assert capsys.readouterr().err.startswith("In the configuration file:\n")
 

@@ -105,8 +105,8 @@ def test_the_shell_completes_commands_and_their_options() -> None:
 
 def test_a_mistake_in_a_command_is_not_hidden() -> None:
     program = (
-        "from cursor_gateway.cli.commands import key; from cursor_gateway.cli.main import run; "
-        "key.key.callback = lambda **given: 1 / 0; run(['key', 'a'])"
+        "from cursor_gateway.cli.commands import operations; from cursor_gateway.cli.main import run; "
+        "operations.key.callback = lambda **given: 1 / 0; run(['key', 'a'])"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT, check=False

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.cli.commands import verification
-from cursor_gateway.cli.commands.findings import of_verified
+from cursor_gateway.cli.commands.doctor import of_verified
 from cursor_gateway.cli.commands.verification import (
     HELD,
     PROMPTS,

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec import Struct
 
-from cursor_gateway.cli.clients import CLIENTS
 from cursor_gateway.cli.clients.base import GatewayAddress
+from cursor_gateway.cli.clients.table import CLIENTS
 from tests.gateways import RunningGateway
 
 Json: TypeAlias = dict[str, Any]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from cursor_gateway.dialects.ag_ui.dialect import AgUiReply
-from cursor_gateway.dialects.ai_sdk.dialect import UiReply, ai_sdk_dialect
+from cursor_gateway.dialects.ag_ui import AgUiReply
+from cursor_gateway.dialects.ai_sdk import UiReply, ai_sdk_dialect
 from cursor_gateway.dialects.base import ReplyStart, RunView
 from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model.agent_events import AgentEvent

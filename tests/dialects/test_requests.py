@@ -3,7 +3,7 @@
 import pytest
 
 from cursor_gateway.dialects.requests import CursorOptions, option_hints, with_headers
-from cursor_gateway.dialects.ui_requests import UiOptions
+from cursor_gateway.dialects.ui import UiOptions
 from cursor_gateway.errors import InvalidRequest
 
 

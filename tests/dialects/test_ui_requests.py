@@ -2,7 +2,7 @@
 
 import pytest
 
-from cursor_gateway.dialects import ui_requests
+from cursor_gateway.dialects import ui
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, SeveralAnswers
 from cursor_gateway.model.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
@@ -12,35 +12,30 @@ A, B = ToolCall("a", "look", "{}"), ToolCall("b", "look", "{}")
 
 
 def test_a_page_that_answers_gets_an_agent_that_can_wait() -> None:
-    assert ui_requests.options_of(None, {})["may_be_asked"] is False
-    asked = ui_requests.options_of(ui_requests.UiOptions(may_ask=True), {})
+    assert ui.options_of(None, {})["may_be_asked"] is False
+    asked = ui.options_of(ui.UiOptions(may_ask=True), {})
     assert (asked["may_be_asked"], asked["source"]) == (True, INTERACTIVE)
-    assert ui_requests.options_of(ui_requests.UiOptions(source="cli"), {"x-cursor-may-ask": "true"})["source"] == "cli"
+    assert ui.options_of(ui.UiOptions(source="cli"), {"x-cursor-may-ask": "true"})["source"] == "cli"
     with pytest.raises(InvalidRequest, match="x-cursor-may-ask"):
-        ui_requests.options_of(None, {"x-cursor-may-ask": "perhaps"})
+        ui.options_of(None, {"x-cursor-may-ask": "perhaps"})
 
 
 def test_tools_have_names_of_their_own() -> None:
-    offer = ui_requests.offer_of([ui_requests.PageTool(name="a"), ui_requests.PageTool(name="b")])
+    offer = ui.offer_of([ui.PageTool(name="a"), ui.PageTool(name="b")])
     assert offer is not None
     assert [tool.name for tool in offer.tools] == ["a", "b"]
-    assert ui_requests.offer_of([]) is None
+    assert ui.offer_of([]) is None
     with pytest.raises(InvalidRequest, match=r"tools\[1\]"):
-        ui_requests.offer_of([ui_requests.PageTool(name="a"), ui_requests.PageTool(name="a")])
+        ui.offer_of([ui.PageTool(name="a"), ui.PageTool(name="a")])
 
 
 def test_the_run_of_an_id() -> None:
-    assert (
-        ui_requests.run_in("chat_0a1b-7")
-        == ui_requests.run_in("chat_0a1b.doc_001")
-        == ui_requests.run_in("chat_0a1b")
-        == "chat_0a1b"
-    )
-    assert ui_requests.run_in("msg-1") is None
+    assert ui.run_in("chat_0a1b-7") == ui.run_in("chat_0a1b.doc_001") == ui.run_in("chat_0a1b") == "chat_0a1b"
+    assert ui.run_in("msg-1") is None
 
 
 def test_texts_of_one_answer_are_joined() -> None:
-    quoted = ui_requests.QuotedMessages()
+    quoted = ui.QuotedMessages()
     quoted.add(UserMessage("Hi"))
     quoted.say("a")
     quoted.say("b")
@@ -49,7 +44,7 @@ def test_texts_of_one_answer_are_joined() -> None:
 
 
 def test_calls_that_were_made_together_come_before_their_results() -> None:
-    quoted = ui_requests.QuotedMessages()
+    quoted = ui.QuotedMessages()
     for call in (A, B):
         quoted.call(call)
         quoted.result(ToolMessage("r", call.id))
@@ -60,7 +55,7 @@ def test_calls_that_were_made_together_come_before_their_results() -> None:
 
 
 def test_results_at_the_end_stay_there() -> None:
-    quoted = ui_requests.QuotedMessages()
+    quoted = ui.QuotedMessages()
     quoted.say("I look.")
     quoted.call(A)
     quoted.result(ToolMessage("r", "a"))
@@ -69,23 +64,21 @@ def test_results_at_the_end_stay_there() -> None:
 
 def test_answers_of_one_message_are_one() -> None:
     plan, allowed = PlanDecision("accept"), {"doc_001": Permission("once")}
-    assert ui_requests.all_answers({}, [plan]) == plan
-    assert ui_requests.all_answers(allowed, []) == PermissionDecisions(allowed)
-    assert ui_requests.all_answers(allowed, [plan]) == SeveralAnswers([PermissionDecisions(allowed), plan])
+    assert ui.all_answers({}, [plan]) == plan
+    assert ui.all_answers(allowed, []) == PermissionDecisions(allowed)
+    assert ui.all_answers(allowed, [plan]) == SeveralAnswers([PermissionDecisions(allowed), plan])
 
 
 def test_an_approval_is_a_permission() -> None:
-    assert ui_requests.permission_of(ui_requests.Approval(approved=True)) == Permission("once")
-    assert ui_requests.permission_of(ui_requests.Approval(approved=True, decision="workspace")) == Permission(
-        "workspace"
-    )
-    assert ui_requests.permission_of(ui_requests.Approval(approved=False, reason="No.")) == Permission("deny", "No.")
+    assert ui.permission_of(ui.Approval(approved=True)) == Permission("once")
+    assert ui.permission_of(ui.Approval(approved=True, decision="workspace")) == Permission("workspace")
+    assert ui.permission_of(ui.Approval(approved=False, reason="No.")) == Permission("deny", "No.")
 
 
 def test_answers_are_read() -> None:
-    (first,) = ui_requests.question_answers({"answers": [{"questionId": "q", "text": "t"}]}, "x").answers
+    (first,) = ui.question_answers({"answers": [{"questionId": "q", "text": "t"}]}, "x").answers
     assert (first.question_id, first.selected_option_ids, first.text) == ("q", [], "t")
     wrong: object
     for wrong in ({"answers": []}, {}, None, "yes"):
         with pytest.raises(InvalidRequest, match="questionId"):
-            ui_requests.question_answers(wrong, "x")
+            ui.question_answers(wrong, "x")

@@ -11,11 +11,10 @@ from cursor_gateway.dialects.base import ReplyStart, RunView
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.deltas import AgentTools, refusal_line, without_marked
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
+from cursor_gateway.dialects.messages.encoder import Display
 from cursor_gateway.dialects.replies import TextEncoder
-from cursor_gateway.dialects.responses.encoder import ResponseStream
-from cursor_gateway.dialects.responses.output import ResponseHead
+from cursor_gateway.dialects.responses.encoder import ResponseHead, ResponseStream
 from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.model import document_events
 from cursor_gateway.model.agent_events import AgentEvent

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.ag_ui.dialect import ag_ui_dialect
-from cursor_gateway.dialects.ai_sdk.dialect import ai_sdk_dialect
+from cursor_gateway.dialects.ag_ui import ag_ui_dialect
+from cursor_gateway.dialects.ai_sdk import ai_sdk_dialect
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.documents.request import answers_of, offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.dialects.messages.dialect import folder_of, session_of
@@ -26,9 +26,9 @@ from cursor_gateway.dialects.messages.shapes import answer_id as message_answer_
 from cursor_gateway.dialects.messages.shapes import encode_error as encode_anthropic_error
 from cursor_gateway.dialects.messages.shapes import message_id, stream_error
 from cursor_gateway.dialects.requests import CursorOptions, with_headers
-from cursor_gateway.dialects.responses.conversation import pack, unpack
+from cursor_gateway.dialects.responses.conversation import pack, read_tools, unpack
 from cursor_gateway.dialects.responses.dialect import list_items, starting_after
-from cursor_gateway.dialects.responses.output import citations
+from cursor_gateway.dialects.responses.encoder import citations
 from cursor_gateway.dialects.responses.request import read_codex
 from cursor_gateway.dialects.responses.shapes import (
     ItemId,
@@ -38,7 +38,6 @@ from cursor_gateway.dialects.responses.shapes import (
     response_error,
     response_id,
 )
-from cursor_gateway.dialects.responses.toolbox import read_tools
 from cursor_gateway.errors import Failure, GatewayError, InvalidRequest, NotFound
 from cursor_gateway.model import caller_tools
 from cursor_gateway.model.agent_events import Action, Outcome
@@ -87,7 +86,7 @@ _STAGES = ("wire", "model", "markdown", "stages", "prompting", "dialects", "sour
 _TYPES_ALONE = {
     *(f"model.{name}" for name in ("agent_trace", "answers", "changes", "health", "history", "requests")),
     *(f"dialects.{name}" for name in ("base", "errors", "openapi")),
-    *(f"dialects.{name}.openapi" for name in ("ag_ui", "ai_sdk", "chat", "documents", "messages", "responses")),
+    *(f"dialects.{name}.openapi" for name in ("chat", "documents", "messages", "responses")),
 }  # they have no input from outside
 
 _LAWS = "laws.test_laws"
@@ -132,10 +131,9 @@ PROPERTIES: list[tuple[str, str]] = [
     ("stages.usage", f"{_HERE}:test_turns_are_never_more_than_what_happened"),
     ("stages.run_state", "stages.test_run_state:test_a_run_cut_anywhere_ends_well"),
     ("dialects.documents.encoder", f"{_LAWS}:test_the_stream_of_any_events_folds_to_their_response"),
-    ("dialects.documents.reader", "dialects.documents.test_reader:test_any_events_are_the_same_for_a_client"),
     ("dialects.documents.request", f"{_HERE}:test_any_body_of_the_documents_dialect_is_read_or_refused"),
     ("dialects.chat.encoder", f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion"),
-    ("dialects.chat.request", "dialects.chat.test_request:test_any_body_is_read_or_refused"),
+    ("dialects.chat.dialect", "dialects.chat.test_dialect_request:test_any_body_is_read_or_refused"),
     ("dialects.replies", f"{_LAWS}:test_any_text_between_any_events_is_said_exactly"),
     ("sources.acp.calls", f"{_HERE}:test_any_call_over_acp_starts_and_ends"),
     ("sources.acp.decoder", "sources.test_acp_decoder:test_text_is_what_its_pieces_are"),
@@ -162,28 +160,25 @@ PROPERTIES: list[tuple[str, str]] = [
     ("stages.caller_runs", "stages.test_caller_runs:test_thinking_is_relative_however_it_is_cut"),
     ("stages.usage", f"{_LAWS}:test_any_recording_gives_a_well_formed_stream"),
     ("dialects.deltas", "dialects.test_deltas_marked:test_the_agents_text_comes_back"),
-    *((f"dialects.{name}.encoder", "laws.test_ui:test_any_events_in_any_order_are_said_exactly") for name in _UI),
-    *((f"dialects.{name}.dialect", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused") for name in _UI),
-    *((f"dialects.{name}.request", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused") for name in _UI),
-    ("dialects.ui_requests", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused"),
-    ("dialects.parts", "laws.test_ui:test_a_stream_is_resumed_after_any_event"),
+    *((f"dialects.{name}", "laws.test_ui:test_any_events_in_any_order_are_said_exactly") for name in _UI),
+    *((f"dialects.{name}", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused") for name in _UI),
+    ("dialects.ui", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused"),
+    ("dialects.ui", "laws.test_ui:test_a_stream_is_resumed_after_any_event"),
     ("model.costs", "model.test_costs:test_any_tokens_cost_what_their_parts_cost"),
     ("stages.run_questions", "stages.test_run_questions:test_what_any_run_asks_is_in_one_of_its_documents"),
     ("stages.run_spans", "stages.test_run_spans:test_the_spans_of_any_events_end_once_and_after_their_start"),
-    ("dialects.actions", "laws.test_responses:test_any_events_give_a_lawful_response"),
-    ("dialects.messages.blocks", "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message"),
-    ("dialects.messages.dialect", "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message"),
+    ("dialects.deltas", "laws.test_responses:test_any_events_give_a_lawful_response"),
     ("dialects.messages.encoder", "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message"),
+    ("dialects.messages.dialect", "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message"),
     ("dialects.messages.shapes", "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message"),
-    ("dialects.messages.request", "dialects.messages.test_request_conversation:test_any_blocks_are_read_or_refused"),
-    ("dialects.messages.request", "dialects.messages.test_request:test_any_values_are_read_or_refused"),
+    ("dialects.messages.dialect", "dialects.messages.test_dialect_conversation:test_any_blocks_are_read_or_refused"),
+    ("dialects.messages.dialect", "dialects.messages.test_dialect_request:test_any_values_are_read_or_refused"),
     ("dialects.responses.encoder", "laws.test_responses:test_any_events_give_a_lawful_response"),
-    ("dialects.responses.output", "laws.test_responses:test_any_events_give_a_lawful_response"),
     ("dialects.responses.shapes", "laws.test_responses:test_any_events_give_a_lawful_response"),
     ("dialects.replies", "laws.test_responses:test_a_reader_that_resumes_gets_what_it_lacks"),
     ("stages.changes", "stages.test_changes:test_the_combined_change_makes_the_last_version_of_the_first"),
     ("dialects.messages.dialect", f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused"),
-    ("dialects.responses.output", f"{_HERE}:test_any_page_that_is_cited_stands_in_the_text"),
+    ("dialects.responses.encoder", f"{_HERE}:test_any_page_that_is_cited_stands_in_the_text"),
     ("dialects.responses.request", f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused"),
     ("dialects.requests", f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused"),
     ("dialects.responses.conversation", f"{_HERE}:test_any_conversation_is_packed_and_unpacked"),
@@ -192,7 +187,7 @@ PROPERTIES: list[tuple[str, str]] = [
     ("dialects.messages.shapes", f"{_HERE}:test_any_failure_is_an_error_of_each_vendor"),
     ("dialects.responses.shapes", f"{_HERE}:test_an_answers_id_names_its_run_in_each_dialect"),
     ("dialects.messages.shapes", f"{_HERE}:test_an_answers_id_names_its_run_in_each_dialect"),
-    ("dialects.responses.toolbox", f"{_HERE}:test_any_tools_of_a_response_are_offered_or_refused"),
+    ("dialects.responses.conversation", f"{_HERE}:test_any_tools_of_a_response_are_offered_or_refused"),
     ("dialects.responses.conversation", "laws.test_responses_requests:test_any_body_is_read_or_refused"),
     ("dialects.responses.dialect", "laws.test_responses_requests:test_any_body_is_computed_or_refused"),
     ("dialects.responses.request", "laws.test_responses_requests:test_any_body_is_read_or_refused"),

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from cursor_gateway.dialects.base import ReplyStart, RunView
 from cursor_gateway.dialects.deltas import MARK
-from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
-from cursor_gateway.dialects.messages.encoder import PING
+from cursor_gateway.dialects.messages.encoder import PING, Display
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.requests import RunInfo

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.dialects.replies import Resumed, numbered
-from cursor_gateway.dialects.responses.encoder import ResponseFold, ResponseStream
-from cursor_gateway.dialects.responses.output import ResponseHead
+from cursor_gateway.dialects.responses.conversation import Declared, Forms
+from cursor_gateway.dialects.responses.encoder import ResponseFold, ResponseHead, ResponseStream
 from cursor_gateway.dialects.responses.request import KeptRequest
-from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.model.requests import RunInfo

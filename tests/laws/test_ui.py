@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from cursor_gateway.dialects.ag_ui.dialect import ag_ui_dialect
-from cursor_gateway.dialects.ai_sdk.dialect import ai_sdk_dialect
+from cursor_gateway.dialects.ag_ui import ag_ui_dialect
+from cursor_gateway.dialects.ai_sdk import ai_sdk_dialect
 from cursor_gateway.dialects.base import Replay, ReplyStart, RunView
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import DocumentEvent, Done

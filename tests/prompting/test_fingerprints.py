@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cursor_gateway.dialects.chat.request import read_request
+from cursor_gateway.dialects.chat.dialect import read_request
 from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 

@@ -35,8 +35,8 @@ from cursor_gateway.model.documents import (
     ToolCallResult,
     make_document,
 )
-from cursor_gateway.render.html import render_answer, render_document
 from cursor_gateway.render.html.code import change, highlighted
+from cursor_gateway.render.html.work import render_answer, render_document
 from cursor_gateway.stages.diffs import line_diff
 from cursor_gateway.stages.hunks import hunks_between
 from tests.render.test_html_safety import text_of

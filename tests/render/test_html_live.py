@@ -41,18 +41,9 @@ from cursor_gateway.model.documents import (
     make_document,
 )
 from cursor_gateway.model.requests import RunInfo
-from cursor_gateway.render.html import (
-    Added,
-    Appended,
-    Do,
-    Fragment,
-    LiveRenderer,
-    Replaced,
-    markdown,
-    perform,
-    render_answer,
-    render_document,
-)
+from cursor_gateway.render.html import markdown
+from cursor_gateway.render.html.live import Added, Appended, Fragment, LiveRenderer, Replaced
+from cursor_gateway.render.html.work import Do, perform, render_answer, render_document
 from cursor_gateway.render.visible import visible
 from tests.laws.laws import assemble, response_of
 from tests.laws.strategies import agent_events

@@ -13,7 +13,8 @@ from cursor_gateway.model import documents
 from cursor_gateway.model.answers import Permission
 from cursor_gateway.prompting.replies import permissions_message
 from cursor_gateway.reader import read_response
-from cursor_gateway.render.html import code, page_style, render_page
+from cursor_gateway.render.html import code
+from cursor_gateway.render.html.work import page_style, render_page
 from tests.render.test_html_safety import _PAGE_ATTRIBUTES, _PAGE_TAGS, text_of
 from tests.render.views import RUN
 

@@ -38,8 +38,8 @@ from cursor_gateway.model.documents import (
     document_type,
     make_document,
 )
-from cursor_gateway.render.html import render_answer, render_document, render_page
 from cursor_gateway.render.html.live import LiveRenderer
+from cursor_gateway.render.html.work import render_answer, render_document, render_page
 from tests.strategies import assert_linear, chunks, examples
 
 _TAGS = {

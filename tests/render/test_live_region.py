@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from cursor_gateway.render.live_region import LiveRegion
-from cursor_gateway.render.terminal import make_console
+from cursor_gateway.render.terminal import LiveRegion, make_console
 
 _PIECES = re.compile(r"\x1b\[(?P<args>[0-9;?]*)(?P<verb>[A-Za-z])|(?P<end>\n)|(?P<back>\r)|(?P<letter>[^\x1b\r\n])")
 _HEIGHT = 40

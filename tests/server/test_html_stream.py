@@ -15,7 +15,8 @@ from cursor_gateway.model.document_events import (
     TerminalOutput,
 )
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.render.html import Fragment, render_answer
+from cursor_gateway.render.html.live import Fragment
+from cursor_gateway.render.html.work import render_answer
 from cursor_gateway.server.html_stream import HtmlEncoder
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 from tests.laws.laws import assemble

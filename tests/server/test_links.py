@@ -17,7 +17,7 @@ from starlette.responses import Response
 from cursor_gateway.errors import TooManyRequests
 from cursor_gateway.keys import LOCAL_OWNER, KeyRing, hash_key
 from cursor_gateway.model.documents import ChatResponse, CodeBlockDocument, CodeBlockMetadata
-from cursor_gateway.render.html import RenderedTurn, render_conversation
+from cursor_gateway.render.html.work import RenderedTurn, render_conversation
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.links import HiddenPlace, LinkEndpoints
 from cursor_gateway.server.streaming import Reading

@@ -15,10 +15,10 @@ from jsonschema import Draft202012Validator
 
 from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
 from cursor_gateway.cli.assembly.serving import dialects_of
-from cursor_gateway.dialects.chat.request import read_request
+from cursor_gateway.dialects.chat.dialect import read_request
 from cursor_gateway.dialects.documents.request import offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.dialects.errors import OPENAI_ERRORS, OWN_ERRORS, Errors
-from cursor_gateway.dialects.messages.request import read_request as read_messages_request
+from cursor_gateway.dialects.messages.dialect import read_request as read_messages_request
 from cursor_gateway.dialects.messages.shapes import ANTHROPIC_ERRORS
 from cursor_gateway.dialects.responses.request import read_request as read_responses_request
 from cursor_gateway.dialects.responses.shapes import RESPONSES_ERRORS
@@ -38,7 +38,7 @@ from cursor_gateway.model.messages import read_image
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.app import Routes, build_app
-from cursor_gateway.server.logins import LoginEndpoints, Sharing
+from cursor_gateway.server.links import LoginEndpoints, Sharing
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.openapi import openapi_document
 from cursor_gateway.settings import Settings

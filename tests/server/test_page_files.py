@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cursor_gateway.server import page_files
+from cursor_gateway.server import operations as page_files
 
 
 @pytest.fixture(autouse=True)

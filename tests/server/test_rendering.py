@@ -15,8 +15,17 @@ from starlette.requests import ClientDisconnect
 
 from cursor_gateway.demo import recordings
 from cursor_gateway.model import documents
-from cursor_gateway.render.html import Job, perform, render_answer, render_page
-from cursor_gateway.render.html.work import Article, Blocks, CodePart, Lines, OpenText
+from cursor_gateway.render.html.work import (
+    Article,
+    Blocks,
+    CodePart,
+    Job,
+    Lines,
+    OpenText,
+    perform,
+    render_answer,
+    render_page,
+)
 from cursor_gateway.server.rendering import Renderings
 from tests.laws.laws import response_of
 from tests.render.views import events_of

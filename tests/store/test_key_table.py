@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from cursor_gateway.cli.commands.key import key
+from cursor_gateway.cli.commands.operations import key
 from cursor_gateway.cli.output import Trouble
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import hash_key

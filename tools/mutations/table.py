@@ -202,8 +202,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Keys: the hash hides the key", "hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()", "key"),
     ),
     *_of(
-        "logins.py",
-        "tests/test_logins.py",
+        "keys.py",
+        "tests/test_keys_logins.py",
         ("Logins: a code is used once", "self._codes.pop(hash_key(code), None)", "self._codes.get(hash_key(code))"),
         ("Logins: a code expires", "if expires is None or expires <= now:", "if expires is None:"),
         ("Logins: an unknown code is refused", "if expires is None or", "if expires is not None and"),
@@ -228,7 +228,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Devices: a device logs out", "if device.hash != hashed]", "if device.hash]"),
     ),
     *_of(
-        "server/logins.py",
+        "server/links.py",
         "tests/server/test_logins.py",
         ("Logins: a code is needed", "        self._sharing.codes.use(wanted.code)\n", ""),
         ("Logins: little is read of strangers", "_LARGEST = 4096", "_LARGEST = 10**6"),
@@ -877,7 +877,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "render/html/page.py",
+        "render/html/work.py",
         f"tests/render/test_html_page.py {_HTML}",
         (
             "Exports: the policy forbids all but the style",
@@ -1235,7 +1235,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     *_of(
         "dialects/deltas.py",
         "tests/dialects/test_deltas.py",
-        ("Text: what the caller has run is not told to it", 'metadata.ran_by == "caller"', "False"),
+        (
+            "Text: what the caller has run is not told to it",
+            '(metadata=metadata) if metadata.ran_by == "caller"',
+            "(metadata=metadata) if False",
+        ),
     ),
     *_of(
         "dialects/deltas.py",

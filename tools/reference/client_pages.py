@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cursor_gateway.cli.clients import CLIENTS
 from cursor_gateway.cli.clients.base import (
     ClientProgram,
     ConfigFolder,
@@ -18,7 +17,8 @@ from cursor_gateway.cli.clients.base import (
     YamlFile,
     to_json,
 )
-from cursor_gateway.cli.clients.json_text import nested
+from cursor_gateway.cli.clients.edits import nested
+from cursor_gateway.cli.clients.table import CLIENTS
 from tools.reference.markdown import code, page, table
 
 _ROOT = Path(__file__).parents[2]

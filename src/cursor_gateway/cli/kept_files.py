@@ -11,8 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.cli.clients.base import ConfigFolder, JsonFile, KeptInFile
-from cursor_gateway.cli.clients.json_text import JsonChange, NotEditable, is_empty, undone
-from cursor_gateway.cli.clients.yaml_text import Edit, undo
+from cursor_gateway.cli.clients.edits import Edit, JsonChange, NotEditable, is_empty, undo, undone
 from cursor_gateway.cli.output import Trouble
 
 _BACKUP = ".cursor-gateway-backup"

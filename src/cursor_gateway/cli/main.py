@@ -50,7 +50,7 @@ _GROUPS = {
 _MODULES = {  # of those that share one
     **dict.fromkeys(("convert", "demo", "export", "schema", "show"), "answers"),
     **dict.fromkeys(("acp", "mcp"), "stdio"),
-    **dict.fromkeys(("drain", "history", "migrate", "runners", "webhooks"), "operations"),
+    **dict.fromkeys(("drain", "history", "key", "migrate", "runners", "webhooks"), "operations"),
     "links": "conversations",
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from cursor_gateway.client import calls
 from cursor_gateway.client.connection import BaseClient, ChatOptions, built, describe, lost, request_of
 from cursor_gateway.client.following import BaseStream, Following, PrintableText
-from cursor_gateway.client.steps import Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
+from cursor_gateway.client.steps import BatchCall, Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import ConversationEntry
@@ -70,18 +70,16 @@ class AsyncClient(BaseClient["httpx2.AsyncClient"]):
         """The run's events, from the first, or after the event `after`. Leaving it does not stop the run."""
         return AsyncStream(self._http, Following(self._link, id=id, after=after))
 
-    async def conversations(
-        self, query: str | None = None, limit: int | None = None
-    ) -> AsyncIterator[ConversationEntry]:
+    def conversations(self, query: str | None = None, limit: int | None = None) -> AsyncIterator[ConversationEntry]:
         """Newest first; with `query`, those that contain all its words. Fetched page by page."""
-        steps, connection = calls.conversations(self._link, query, limit), _Connection(self._http)
-        while (page := await connection.run(next_batch(steps))) is not None:
-            for entry in page:
-                yield entry
+        return self._entries(calls.conversations(self._link, query, limit))
 
-    async def links(self) -> AsyncIterator[ConversationEntry]:
+    def links(self) -> AsyncIterator[ConversationEntry]:
         """The conversations that have a read-only link. Fetched page by page."""
-        steps, connection = calls.links(self._link), _Connection(self._http)
+        return self._entries(calls.links(self._link))
+
+    async def _entries(self, steps: BatchCall[ConversationEntry]) -> AsyncIterator[ConversationEntry]:
+        connection = _Connection(self._http)
         while (page := await connection.run(next_batch(steps))) is not None:
             for entry in page:
                 yield entry

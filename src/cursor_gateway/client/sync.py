@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from cursor_gateway.client import calls
 from cursor_gateway.client.connection import BaseClient, ChatOptions, built, describe, lost, request_of
 from cursor_gateway.client.following import BaseStream, Following, PrintableText
-from cursor_gateway.client.steps import Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
+from cursor_gateway.client.steps import BatchCall, Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import ConversationEntry
@@ -71,13 +71,14 @@ class Client(BaseClient["httpx2.Client"]):
 
     def conversations(self, query: str | None = None, limit: int | None = None) -> Iterator[ConversationEntry]:
         """Newest first; with `query`, those that contain all its words. Fetched page by page."""
-        steps, connection = calls.conversations(self._link, query, limit), _Connection(self._http)
-        while (page := connection.run(next_batch(steps))) is not None:
-            yield from page
+        return self._entries(calls.conversations(self._link, query, limit))
 
     def links(self) -> Iterator[ConversationEntry]:
         """The conversations that have a read-only link. Fetched page by page."""
-        steps, connection = calls.links(self._link), _Connection(self._http)
+        return self._entries(calls.links(self._link))
+
+    def _entries(self, steps: BatchCall[ConversationEntry]) -> Iterator[ConversationEntry]:
+        connection = _Connection(self._http)
         while (page := connection.run(next_batch(steps))) is not None:
             yield from page
 

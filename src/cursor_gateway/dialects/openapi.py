@@ -12,11 +12,10 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cursor_gateway import errors
 from cursor_gateway.dialects.base import Reply, ReplyStart, RunView
-from cursor_gateway.dialects.errors import ErrorBody, error_body, for_retrying_clients
+from cursor_gateway.dialects.errors import OPENAI_ERRORS, OWN_ERRORS, ErrorBody, Errors
 from cursor_gateway.dialects.requests import CursorOptions, header_names
 from cursor_gateway.errors import AgentError, Failure, GatewayError, KeyRefused, MethodRefused
 from cursor_gateway.model.document_events import DocumentEvent
@@ -72,14 +71,16 @@ class ErrorForm(Struct, frozen=True):
     """The form of a path's errors."""
 
     schema: str
-    example: Callable[[Failure], object]
+    errors: Errors
     other: str = ""  # the schema of the form that a header chooses
-    media_type: str = "application/json"
-    shown: Callable[[Failure], Failure] = lambda failure: failure  # as in the path's `Errors`
+
+    def example(self, failure: Failure) -> object:
+        encoded = self.errors.encode(failure, "")
+        return msgspec.json.decode(encoded) if self.errors.media_type == "application/json" else encoded.decode()
 
 
-OWN_ENVELOPE = ErrorForm("ErrorReply", lambda failure: {"error": error_body(failure)})
-OPENAI_ENVELOPE = replace(OWN_ENVELOPE, shown=for_retrying_clients)
+OWN_ENVELOPE = ErrorForm("ErrorReply", OWN_ERRORS)
+OPENAI_ENVELOPE = ErrorForm("ErrorReply", OPENAI_ERRORS)
 
 
 def operation(
@@ -246,7 +247,7 @@ def _leaves(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
 
 
 def _error_responses(errors: Iterable[type[GatewayError]], failed_run: str, envelope: ErrorForm) -> Json:
-    failures = [envelope.shown(error(_sentence(error)).failure()) for error in errors]
+    failures = [envelope.errors.shown(error(_sentence(error)).failure()) for error in errors]
     grouped: dict[str, list[Failure]] = {}
     for failure in sorted(failures, key=lambda failure: (failure.status, failure.code)):
         grouped.setdefault(str(failure.status), []).append(failure)
@@ -266,11 +267,10 @@ def _error_response(failures: Sequence[Failure], failed_run: str, envelope: Erro
     forms = dict.fromkeys(filter(None, [failed_run if is_of_run else "", envelope.schema, envelope.other]))
     schema = {"anyOf": [ref(form) for form in forms]} if len(forms) > 1 else ref(envelope.schema)
     examples = {
-        failure.code: {"summary": _meaning(failure), "value": msgspec.to_builtins(envelope.example(failure))}
-        for failure in failures
+        failure.code: {"summary": _meaning(failure), "value": envelope.example(failure)} for failure in failures
     }
     about = " ".join(f"`{failure.code}`: {_meaning(failure)}" for failure in failures)
-    return reply(about, {envelope.media_type: {"schema": schema, "examples": examples}}, headers)
+    return reply(about, {envelope.errors.media_type: {"schema": schema, "examples": examples}}, headers)
 
 
 def _sentence(error: type[GatewayError]) -> str:

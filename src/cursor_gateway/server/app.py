@@ -22,8 +22,7 @@ from cursor_gateway.server.history import HistoryEndpoints, PermissionEndpoints
 from cursor_gateway.server.links import LinkEndpoints
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.models import ModelEndpoints
-from cursor_gateway.server.operations import OperationEndpoints, QueueEndpoints, UsageEndpoints
-from cursor_gateway.server.page_files import PageEndpoints
+from cursor_gateway.server.operations import OperationEndpoints, PageEndpoints, QueueEndpoints, UsageEndpoints
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.replies import ComputedEndpoint, NamedStreamEndpoint, RouteEndpoint, StoredAnswerEndpoints
 from cursor_gateway.server.runs import Dialects, RunEndpoints

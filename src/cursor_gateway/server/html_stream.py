@@ -16,7 +16,8 @@ from cursor_gateway.model.document_events import (
     TerminalOutput,
 )
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.render.html import Added, Appended, Do, Fragment, LiveRenderer, Replaced, perform
+from cursor_gateway.render.html.live import Added, Appended, Fragment, LiveRenderer, Replaced
+from cursor_gateway.render.html.work import Do, perform
 from cursor_gateway.stages.usage import ContextUse, context_use
 from cursor_gateway.wire.sse import frame
 

@@ -11,22 +11,36 @@ from math import ceil
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import NotFound, RequestForbidden, TooManyRequests
-from cursor_gateway.keys import KeyRing, Rate, hash_key
+from cursor_gateway.keys import CODE_SECONDS, DeviceKeys, KeyRing, LoginCodes, Rate, hash_key
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.model.history import ConversationDetail, ConversationLink, LinkList
+from cursor_gateway.model.history import (
+    ConversationDetail,
+    ConversationLink,
+    DeviceEntry,
+    DeviceList,
+    LinkList,
+    LoginKey,
+    LoginLink,
+    LoginRequest,
+)
 from cursor_gateway.runs.handle import answered_response_of
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.server.bodies import json_response, while_connected
+from cursor_gateway.server.bodies import Handler, json_response, read_body, while_connected
+from cursor_gateway.server.guard import key_in
 from cursor_gateway.server.history import find_conversation, page_size
+from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.server.runs import HTML_HEADERS
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import ConversationRecord
 from cursor_gateway.store.entries import detail_of, entry_of
+from cursor_gateway.wire.json_body import read_json
 
 _TOKEN_BYTES = 32
 _LISTED = 100  # at once
@@ -112,7 +126,10 @@ class LinkEndpoints:
             responses = [await answered_response_of(service.store, run) for run in runs]
 
         def rendered() -> str:
-            from cursor_gateway.render.html import RenderedTurn, render_conversation  # a Markdown parser: when needed
+            from cursor_gateway.render.html.work import (  # a Markdown parser: when needed
+                RenderedTurn,
+                render_conversation,
+            )
 
             hidden = HiddenPlace(conversation.workspace)
             turns = [RenderedTurn(hidden.text(_prompt(detail, one.id)), hidden.response(one)) for one in responses]
@@ -161,3 +178,62 @@ class HiddenPlace:
 def _prompt(detail: ConversationDetail, run_id: str) -> str:
     said = [message.text for message in detail.messages if message.role == "user" and message.chat_id == run_id]
     return "\n\n".join(said)
+
+
+# --- logins of other devices --------------------------------------------------------------------------
+
+
+_log = StructuredLog()
+_LARGEST = 4096  # bytes of a request by somebody who has not logged in yet
+
+
+class Sharing(Struct, frozen=True):
+    """What a gateway that is shared with other devices has."""
+
+    codes: LoginCodes
+    keys: DeviceKeys
+    url: str  # of the page, as other devices open it
+
+    def new_link(self) -> LoginLink:
+        """The code is in the fragment, which browsers do not send: it appears in no log."""
+        return LoginLink(f"{self.url}/#/login/{self.codes.new_code()}", int(time.time()) + CODE_SECONDS)
+
+
+class LoginEndpoints:
+    def __init__(self, sharing: Sharing, settings: Settings) -> None:
+        self._sharing, self._settings = sharing, replace(settings, max_body_bytes=_LARGEST)
+        self.for_devices: dict[str, dict[str, Handler]] = {"/v1/login": {"POST": self.log_in, "DELETE": self.log_out}}
+        self.for_operator: dict[str, dict[str, Handler]] = {
+            "/v1/logins": {"POST": self.new_link},
+            "/v1/devices": {"GET": self.devices},
+            "/v1/devices/{id}": {"DELETE": self.forget},
+        }
+
+    async def log_in(self, request: Request) -> Response:
+        wanted = read_json(await read_body(request, self._settings), LoginRequest)
+        self._sharing.codes.use(wanted.code)
+        name = request.headers.get("user-agent", "")
+        key = self._sharing.keys.add(name)
+        _log.info("a device has logged in", device=name[:200])
+        return json_response(LoginKey(key), 201)
+
+    async def log_out(self, request: Request) -> Response:
+        """The device whose key the request has. Other keys stay valid."""
+        self._sharing.keys.forget_key(key_in(dict(reversed(request.scope["headers"]))))
+        return Response(status_code=204)
+
+    async def new_link(self, request: Request) -> Response:
+        return json_response(self._sharing.new_link(), 201)
+
+    async def devices(self, request: Request) -> Response:
+        entries = [
+            DeviceEntry(device.id, device.name, device.created_ms // 1000, device.expires_ms // 1000)
+            for device in self._sharing.keys.devices()
+        ]
+        return json_response(DeviceList(entries))
+
+    async def forget(self, request: Request) -> Response:
+        id: str = request.path_params["id"]
+        if not self._sharing.keys.forget(id):
+            raise NotFound(f"Unknown device {id[:100]!r}; see GET /v1/devices.", param="id")
+        return Response(status_code=204)

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, TypeAlias
 
 from cursor_gateway.errors import Failure
@@ -112,9 +113,9 @@ class Metrics:
     def render(self, more: Sequence[Figure] = ()) -> bytes:
         from prometheus_client import generate_latest  # it imports a web server, so only when needed
 
-        return generate_latest(_Rendered(self, more))
+        return generate_latest(SimpleNamespace(collect=lambda: self.collect(more)))
 
-    def collect(self) -> "Iterator[Metric]":
+    def collect(self, more: Sequence[Figure] = ()) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         def counters(name: str, help: str, counted: Mapping[_Labels, float], *labels: str) -> CounterMetricFamily:
@@ -162,19 +163,7 @@ class Metrics:
         yield histogram("run_seconds", "Time from the start of a run until its agent has ended.", {(): self._run})
         yield histogram("run_cpu_seconds", "CPU time of a run's agent and its commands.", {(): self._cpu})
         yield histogram("run_memory_bytes", "Memory of a run's agent and its commands at its peak.", {(): self._memory})
-
-
-class _Rendered:
-    """The metrics, and figures of other parts."""
-
-    def __init__(self, metrics: Metrics, more: Sequence[Figure]) -> None:
-        self._metrics, self._more = metrics, more
-
-    def collect(self) -> "Iterator[Metric]":
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        yield from self._metrics.collect()
-        for figure in self._more:
+        for figure in more:
             family = CounterMetricFamily if figure.is_total else GaugeMetricFamily
             yield family(_SPACE + figure.name, figure.help, figure.value)
 

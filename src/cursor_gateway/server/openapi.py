@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import Struct
 from msgspec.structs import fields as fields_of
+from msgspec.structs import replace
 
 from cursor_gateway import errors
 from cursor_gateway.dialects import openapi as api
@@ -616,7 +617,7 @@ def _models() -> list[_Path]:
             replies=replies,
             reply=ModelList,
             errors=failures,
-            envelope=api.ErrorForm(api.OWN_ENVELOPE.schema, api.OWN_ENVELOPE.example, "MessagesError"),
+            envelope=replace(api.OWN_ENVELOPE, other="MessagesError"),
             parameters=[
                 api.header("anthropic-version", "Any value returns the list, or an error, in Anthropic's form."),
                 api.query("limit", "The page size, for Anthropic clients.", _MODELS_PAGE),

@@ -32,7 +32,7 @@ from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.stages.changes import EditedFile, listed
 
 if TYPE_CHECKING:
-    from cursor_gateway.render.html import Job, Rendered
+    from cursor_gateway.render.html.work import Job, Rendered
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class Renderings:
 
     def do(self, job: "Job") -> "Rendered | None":
         """Within `run`: has the job done. None when it takes too long, or fails."""
-        from cursor_gateway.render.html import Rendered
+        from cursor_gateway.render.html.work import Rendered
 
         result = self._done(msgspec.json.encode(job))
         return msgspec.json.decode(result, type=Rendered) if result else None

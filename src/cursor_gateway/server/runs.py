@@ -139,7 +139,7 @@ def _rendered(
     response: ChatResponse, form: Literal["html", "page", "markdown", "text"], prompt: str, renderings: Renderings
 ) -> Response:
     from cursor_gateway.render.export import answer_as_markdown
-    from cursor_gateway.render.html import render_answer, render_page  # a Markdown parser, so only when needed
+    from cursor_gateway.render.html.work import render_answer, render_page  # a Markdown parser, so only when needed
 
     match form:
         case "html":

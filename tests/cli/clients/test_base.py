@@ -1,5 +1,5 @@
-from cursor_gateway.cli.clients import CLIENTS
 from cursor_gateway.cli.clients.base import listed, to_json
+from cursor_gateway.cli.clients.table import CLIENTS
 from tests.cli.clients.endpoints import FULL, PLAIN
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cursor_gateway.cli.clients import CLIENTS, LAUNCHED
 from cursor_gateway.cli.clients.base import ClientProgram
+from cursor_gateway.cli.clients.table import CLIENTS, LAUNCHED
 from tests.cli.clients.endpoints import FOLDER, FULL
 
 each_launched = pytest.mark.parametrize("client", LAUNCHED.values(), ids=LAUNCHED)

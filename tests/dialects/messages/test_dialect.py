@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.base import ReplyStart, RunView, StartRun
-from cursor_gateway.dialects.messages.blocks import Display
+from cursor_gateway.dialects.deltas import ActionDisplay
 from cursor_gateway.dialects.messages.dialect import CHEAPEST, MessagesReply, messages_dialect
-from cursor_gateway.dialects.messages.encoder import PING
+from cursor_gateway.dialects.messages.encoder import PING, Display
 from cursor_gateway.errors import AgentCrashed, InvalidRequest
 from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.document_events import DocumentEvent, Reasoning

@@ -5,8 +5,7 @@ import json
 import msgspec
 import pytest
 
-from cursor_gateway.dialects.messages.blocks import Composer, Display
-from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
+from cursor_gateway.dialects.messages.encoder import PING, Composer, Display, MessageEncoder, MessageHead, message_of
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.model.documents import TerminalCommandMetadata

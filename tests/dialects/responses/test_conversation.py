@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from cursor_gateway.dialects.responses.conversation import (
+    Declared,
+    Forms,
     Placed,
     ResponsesConversation,
     compacted_response,
@@ -16,7 +18,6 @@ from cursor_gateway.dialects.responses.conversation import (
     without_retried,
 )
 from cursor_gateway.dialects.responses.shapes import Prefix, item_id
-from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage

@@ -6,8 +6,7 @@ import pytest
 
 from cursor_gateway.dialects.deltas import Ended, WholeAnswer, refusal_line
 from cursor_gateway.dialects.responses.conversation import unpack
-from cursor_gateway.dialects.responses.encoder import ResponseFold, ResponseStream, failure_frames
-from cursor_gateway.dialects.responses.output import ResponseHead
+from cursor_gateway.dialects.responses.encoder import ResponseFold, ResponseHead, ResponseStream, failure_frames
 from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, DocumentStarted, Reasoning

@@ -228,7 +228,7 @@ async def _serve(
                 app = build(service, settings, metrics, dialects, renderings, keys, serves_clients=serves)
                 apps = {app: sockets}
             else:
-                from cursor_gateway.server.logins import LoginEndpoints
+                from cursor_gateway.server.links import LoginEndpoints
 
                 logins, others = LoginEndpoints(shared.sharing, settings), shared.sharing.keys
                 here = build(service, settings, metrics, dialects, renderings, keys, more=logins.for_operator)
@@ -312,8 +312,8 @@ def _page_url(host: str, port: int) -> str:
 
 def dialects_of(settings: Settings) -> "list[Dialect]":
     """The APIs that a gateway speaks. The first is the default of `?dialect=`."""
-    from cursor_gateway.dialects.ag_ui.dialect import ag_ui_dialect
-    from cursor_gateway.dialects.ai_sdk.dialect import ai_sdk_dialect
+    from cursor_gateway.dialects.ag_ui import ag_ui_dialect
+    from cursor_gateway.dialects.ai_sdk import ai_sdk_dialect
     from cursor_gateway.dialects.chat.dialect import chat_dialect
     from cursor_gateway.dialects.documents.dialect import documents_dialect
     from cursor_gateway.dialects.messages.dialect import messages_dialect

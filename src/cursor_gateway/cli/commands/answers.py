@@ -338,7 +338,7 @@ def export(
     else:
         response, prompt = with_history(place, lambda client: _stored(client, valid_text(target)))
     if form == "html":
-        from cursor_gateway.render.html import render_page
+        from cursor_gateway.render.html.work import render_page
 
         text = render_page(response, prompt=prompt)
     else:

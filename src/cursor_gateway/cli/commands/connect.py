@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from cursor_gateway.cli.assembly.remote import local_gateway, local_url, url_option
-from cursor_gateway.cli.clients import CLIENTS
 from cursor_gateway.cli.clients.base import (
     NO_KEY,
     ClientProgram,
@@ -23,8 +22,8 @@ from cursor_gateway.cli.clients.base import (
     listed,
     to_json,
 )
-from cursor_gateway.cli.clients.json_text import JsonChange, NotEditable, merged, nested
-from cursor_gateway.cli.clients.yaml_text import Edit, merged_yaml
+from cursor_gateway.cli.clients.edits import Edit, JsonChange, NotEditable, merged, merged_yaml, nested
+from cursor_gateway.cli.clients.table import CLIENTS
 from cursor_gateway.cli.commands.models import list_models
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.kept_files import ClientConnection, ClientConnections, KeptFile, path_of

@@ -14,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.cli.assembly.remote import Remote, current_folder, url_option
-from cursor_gateway.cli.clients import LAUNCHED, base
+from cursor_gateway.cli.clients import base
+from cursor_gateway.cli.clients.table import LAUNCHED
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.output import Trouble, write_text
 from cursor_gateway.settings import Settings

@@ -13,7 +13,7 @@ from msgspec import Struct
 from cursor_gateway.cli.assembly.local_client import AnyClient, open_client
 from cursor_gateway.cli.assembly.remote import GatewayChoice, open_gateway, passed_on, place_options
 from cursor_gateway.cli.output import Trouble, aside, write_json
-from cursor_gateway.cli.terminal.interview import permit
+from cursor_gateway.cli.terminal.presenting import permit
 from cursor_gateway.model.answers import PermissionEntry, PermissionList
 from cursor_gateway.model.documents import PermissionRequest, ToolTrace
 from cursor_gateway.render.visible import visible_line
@@ -109,7 +109,7 @@ def _with(place: GatewayChoice, do: Callable[[AnyClient], Coroutine[None, None, 
 
 
 def _watch(place: GatewayChoice) -> int:
-    from cursor_gateway.cli.terminal.interview import can_be_asked
+    from cursor_gateway.cli.terminal.presenting import can_be_asked
 
     async def run() -> None:
         async with open_gateway(place.settings, place.url, direct=place.direct) as remote:

@@ -24,8 +24,7 @@ from cursor_gateway.cli.assembly.remote import open_gateway, url_option
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.output import Trouble, aside, wants_plain
 from cursor_gateway.errors import SettingsError
-from cursor_gateway.keys import LOCAL_OWNER
-from cursor_gateway.logins import CODE_SECONDS, DEVICE_DAYS, DeviceKeys, LoginCodes
+from cursor_gateway.keys import CODE_SECONDS, DEVICE_DAYS, LOCAL_OWNER, DeviceKeys, LoginCodes
 from cursor_gateway.model.history import LoginLink
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
@@ -33,7 +32,7 @@ from cursor_gateway.settings import Settings
 if TYPE_CHECKING:
     from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.model.history import DeviceEntry
-    from cursor_gateway.server.logins import Sharing
+    from cursor_gateway.server.links import Sharing
 
 # --- Tailscale ---------------------------------------------------------------------------------------
 
@@ -134,7 +133,7 @@ class SharedPort(Struct, frozen=True):
 @contextmanager
 def shared_port(settings: Settings, port: int) -> Iterator[SharedPort]:
     """For as long as the gateway on `port` is shared. Asks before anything is opened. Raises `Trouble`."""
-    from cursor_gateway.server.logins import Sharing
+    from cursor_gateway.server.links import Sharing
 
     owner = _owner(settings)
     with ExitStack() as opened:

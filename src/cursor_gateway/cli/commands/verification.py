@@ -73,6 +73,11 @@ class Verified(Struct, frozen=True):
     def differences(self) -> list[str]:
         return [result.check for result in self.results if result.outcome == "different"]
 
+    @property
+    def counted(self) -> str:
+        count = len(self.differences)
+        return f"{count} difference{'' if count == 1 else 's'}" if count else "no differences"
+
 
 class Skipped(Exception):
     """The backend cannot do this; the text says why."""

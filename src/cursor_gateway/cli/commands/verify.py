@@ -218,9 +218,7 @@ def table_of(verified: "Verified") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    count = len(verified.differences)
-    counted = f"{count} difference{'' if count == 1 else 's'}" if count else "no differences"
-    title = f"{verified.source} {verified.version}, {verified.platform}, {verified.date}: {counted}"
+    title = f"{verified.source} {verified.version}, {verified.platform}, {verified.date}: {verified.counted}"
     table = Table(title=title, title_justify="left", title_style="bold")
     for column in ("", "check", "found"):
         table.add_column(column, overflow="fold")

@@ -339,9 +339,6 @@ class CompletionFold(AnswerFold):
         answer = self.answer()
         return None if answer is None else completion_of(self._head, answer)
 
-    def error_body(self, failure: Failure) -> bytes | None:
-        return None
-
     def body(self) -> bytes:
         completion = self.completion()
         if completion is None:

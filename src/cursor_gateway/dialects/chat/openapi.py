@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.dialects import openapi as api
-from cursor_gateway.dialects.chat.dialect import ChatReply
+from cursor_gateway.dialects.chat.dialect import IGNORED, ChatReply, CompletionBody
 from cursor_gateway.dialects.chat.encoder import ChatCompletion, CompletionCursor, CompletionUsage
-from cursor_gateway.dialects.chat.request import IGNORED, CompletionBody
 from cursor_gateway.dialects.deltas import FinishReason
 from cursor_gateway.dialects.openapi import Description, Json, Sample
 from cursor_gateway.dialects.requests import CursorOptions

@@ -1,15 +1,13 @@
 """The description of Anthropic's Messages API: `POST /v1/messages` and `/v1/messages/count_tokens`."""
 
 from cursor_gateway.dialects import openapi as api
-from cursor_gateway.dialects.errors import for_retrying_clients
-from cursor_gateway.dialects.messages.blocks import Display
-from cursor_gateway.dialects.messages.dialect import MessagesReply
-from cursor_gateway.dialects.messages.request import IGNORED, Counted, MessagesBody, MessagesOptions
-from cursor_gateway.dialects.messages.shapes import AnthropicMessage, ErrorResponse, error_response
+from cursor_gateway.dialects.messages.dialect import IGNORED, Counted, MessagesBody, MessagesOptions, MessagesReply
+from cursor_gateway.dialects.messages.encoder import Display
+from cursor_gateway.dialects.messages.shapes import ANTHROPIC_ERRORS, AnthropicMessage, ErrorResponse
 from cursor_gateway.dialects.openapi import Description, Fields, Json, Sample
 from cursor_gateway.errors import TooManyRequests
 
-_ENVELOPE = api.ErrorForm("MessagesError", error_response, shown=for_retrying_clients)
+_ENVELOPE = api.ErrorForm("MessagesError", ANTHROPIC_ERRORS)
 
 
 def describe(sample: Sample) -> Description:

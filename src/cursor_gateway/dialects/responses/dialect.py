@@ -30,6 +30,7 @@ from cursor_gateway.dialects.replies import (
 from cursor_gateway.dialects.requests import numbered_attempt
 from cursor_gateway.dialects.responses.conversation import (
     PREVIOUS_RESPONSE,
+    Forms,
     Placed,
     declared_tools,
     pack,
@@ -38,11 +39,11 @@ from cursor_gateway.dialects.responses.conversation import (
 )
 from cursor_gateway.dialects.responses.encoder import (
     ResponseFold,
+    ResponseHead,
     ResponseStream,
     failure_frames,
     keep_alive,
 )
-from cursor_gateway.dialects.responses.output import ResponseHead
 from cursor_gateway.dialects.responses.request import KeptRequest, ResponsesRequest, read_body, read_request
 from cursor_gateway.dialects.responses.shapes import (
     RESPONSES_ERRORS,
@@ -54,7 +55,6 @@ from cursor_gateway.dialects.responses.shapes import (
     answer_id,
     estimated_input,
 )
-from cursor_gateway.dialects.responses.toolbox import Forms
 from cursor_gateway.errors import Failure, InvalidRequest, WebSocketRefused
 from cursor_gateway.model.messages import Instructions, without_call_ids
 from cursor_gateway.model.requests import NOT_STORED, run_options

@@ -15,16 +15,18 @@ from cursor_gateway.dialects import requests
 from cursor_gateway.dialects.deltas import TextStyle
 from cursor_gateway.dialects.responses.conversation import (
     SUMMARY_REQUEST,
+    Forms,
     Placed,
     ResponsesConversation,
+    Toolbox,
     compacted_response,
     declared_tools,
     read_conversation,
     read_items,
+    read_tools,
     without_retried,
 )
 from cursor_gateway.dialects.responses.shapes import ConversationReference, Echo
-from cursor_gateway.dialects.responses.toolbox import Forms, Toolbox, read_tools
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.requests import NonEmpty
 from cursor_gateway.prompting.structured import Format, JsonObject, read_format

@@ -1,1 +1,0 @@
-"""The Agent-User Interaction protocol, AG-UI."""
