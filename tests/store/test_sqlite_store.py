@@ -110,9 +110,7 @@ def test_while_many_runs_are_moved_what_is_short_leaves_the_loop_to_others(
         goes_on_meanwhile(SHORT[name], local, patch, batches, "compress")
 
 
-def goes_on_meanwhile(
-    call: Call, store: SqliteStore, patch: pytest.MonkeyPatch, owner: object, *methods: str
-) -> None:
+def goes_on_meanwhile(call: Call, store: SqliteStore, patch: pytest.MonkeyPatch, owner: object, *methods: str) -> None:
     goes_on = threading.Event()
 
     def waiting(method: Callable[..., object]) -> Callable[..., object]:
