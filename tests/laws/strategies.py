@@ -146,7 +146,7 @@ STRANGE_LINES: dict[str, bytes] = {
     "an unknown subtype": b'{"type":"system","subtype":"weather","session_id":"x"}',
     "no type": b'{"grepToolCall":{"args":{}}}',
     "a type that is no string": b'{"type":7}',
-    "broken UTF-8": b'{"type":"assistant","message":{"content":[{"text":"\xff\xfe"}]}}',
+    "broken UTF-8": b'{"type":"assistant","message":\xff\xfe{"content":[{"text":"no"}]}}',
     "absurd nesting": b'{"type":"assistant","message":' + b"[" * 100_000,
     "a call nested absurdly": b'{"type":"tool_call","subtype":"started","tool_call":{"readToolCall":{"args":'
     + b'{"a":' * 150

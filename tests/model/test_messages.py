@@ -19,6 +19,24 @@ def test_calls_lose_their_ids() -> None:
     assert messages.without_call_ids([*others, *called]) == [*others, *quoted]
 
 
+def test_a_reply_that_is_only_named_is_quoted() -> None:
+    """Of its calls, those whose results are there, and that are not quoted already."""
+    look, find, read = (messages.ToolCall(f"call_{name}", name, "{}") for name in ("look", "find", "read"))
+    said: list[messages.Message] = [
+        messages.UserMessage("Hi"),
+        messages.AssistantMessage("", (look,)),
+        messages.ToolMessage("a", "call_look", "look"),
+        messages.ToolMessage("b", "call_find"),
+    ]
+    messages.quote_reply(said, 1, "I look.", [look, find, read])
+    assert said == [
+        messages.UserMessage("Hi"),
+        messages.AssistantMessage("I look.", (look, find)),
+        messages.ToolMessage("a", "call_look", "look"),
+        messages.ToolMessage("b", "call_find", "find"),
+    ]
+
+
 def test_a_message_has_content_if_it_has_text_an_image_or_a_call() -> None:
     full: list[messages.Message] = [
         messages.Instructions("Be kind."),

@@ -150,7 +150,7 @@ def test_a_worker_that_dies_is_replaced(renderings: Renderings) -> None:
 # --- fair shares --------------------------------------------------------------------------------------
 
 
-def test_owners_take_turns() -> None:
+async def test_owners_take_turns() -> None:
     order: list[str] = []
     has_begun, all_are_there = threading.Event(), threading.Event()
 
@@ -158,18 +158,16 @@ def test_owners_take_turns() -> None:
         has_begun.set()
         all_are_there.wait()
 
-    async def ask() -> None:
-        with closing(Renderings(workers=1)) as renderings:
-            first = asyncio.ensure_future(renderings.run("greedy", begin))
-            await asyncio.to_thread(has_begun.wait)
-            names = ["greedy 1", "greedy 2", "greedy 3", "modest 1", "third 1", "modest 2"]
-            asked = [renderings.run(name.split()[0], lambda name=name: order.append(name)) for name in names]  # type: ignore[misc]
-            rest = asyncio.gather(*asked)
-            await asyncio.sleep(0)
-            all_are_there.set()
-            await asyncio.gather(first, rest)
+    with closing(Renderings(workers=1)) as renderings:
+        first = asyncio.ensure_future(renderings.run("greedy", begin))
+        await asyncio.to_thread(has_begun.wait)
+        names = ["greedy 1", "greedy 2", "greedy 3", "modest 1", "third 1", "modest 2"]
+        asked = [renderings.run(name.split()[0], lambda name=name: order.append(name)) for name in names]  # type: ignore[misc]
+        rest = asyncio.gather(*asked)
+        await asyncio.sleep(0)
+        all_are_there.set()
+        await asyncio.gather(first, rest)
 
-    run(ask())
     assert order == ["greedy 1", "modest 1", "third 1", "greedy 2", "modest 2", "greedy 3"]
 
 
@@ -190,23 +188,21 @@ def test_no_owner_has_all_threads() -> None:
 # --- nobody waits -------------------------------------------------------------------------------------
 
 
-def test_what_nobody_waits_for_is_not_begun() -> None:
+async def test_what_nobody_waits_for_is_not_begun() -> None:
     begun: list[str] = []
     may_end = threading.Event()
 
-    async def ask() -> None:
-        with closing(Renderings(workers=1)) as renderings:
-            first = asyncio.ensure_future(renderings.run("a", may_end.wait))
-            cancelled = asyncio.ensure_future(renderings.run("a", lambda: begun.append("cancelled")))
-            gone = asyncio.ensure_future(renderings.run("a", lambda: begun.append("gone"), lambda: True))
-            await asyncio.sleep(0)
-            cancelled.cancel()
-            may_end.set()
-            await first
-            with pytest.raises(ClientDisconnect):
-                await gone
+    with closing(Renderings(workers=1)) as renderings:
+        first = asyncio.ensure_future(renderings.run("a", may_end.wait))
+        cancelled = asyncio.ensure_future(renderings.run("a", lambda: begun.append("cancelled")))
+        gone = asyncio.ensure_future(renderings.run("a", lambda: begun.append("gone"), lambda: True))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        may_end.set()
+        await first
+        with pytest.raises(ClientDisconnect):
+            await gone
 
-    run(ask())
     assert begun == []
 
 

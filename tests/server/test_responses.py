@@ -201,9 +201,9 @@ def test_an_unknown_conversation_is_named_as_this_api_calls_it(http: httpx2.Clie
     assert error(create(http, "hello", conversation="conv_1")) == (404, "not_found", "conversation")
 
 
-def referring(output: list[Json]) -> list[Json]:
-    """As the AI SDK sends answers back: only the calls of its own tools are whole."""
-    calls = ("function_call", "custom_tool_call")
+def referring(output: list[Json], whole_calls: bool) -> list[Json]:
+    """As the AI SDK sends answers back: from version 7 on, the calls of its own tools are whole."""
+    calls = ("function_call", "custom_tool_call") if whole_calls else ()
     whole = [{name: value for name, value in item.items() if name != "id"} for item in output]
     return [
         item if item["type"] in calls else {"type": "item_reference", "id": given["id"]}
@@ -211,18 +211,24 @@ def referring(output: list[Json]) -> list[Json]:
     ]
 
 
-def test_answers_that_a_client_only_refers_to_are_known(gateway: RunningGateway, http: httpx2.Client) -> None:
+@pytest.mark.parametrize("whole_calls", [True, False])
+@pytest.mark.parametrize("said", ["I look. ", ""])
+def test_answers_that_a_client_only_refers_to_are_known(
+    gateway: RunningGateway, http: httpx2.Client, whole_calls: bool, said: str
+) -> None:
     mark = unique()
-    prompt = f"{mark} {program(say('I look. '), call('weather', city='Paris'), say('It is $1.'))}"
-    items: list[Json] = [{"role": "user", "content": prompt}]
-    reply = create(http, items, tools=TOOLS)
-    assert reply.status_code == 200, reply.text
-    first = reply.json()["output"]
-    given = {"type": "function_call_output", "call_id": first[-1]["call_id"], "output": "sunny"}
-    items += [*referring(first), given]
+    steps = [*([say(said)] if said else []), call("weather", city="Paris"), call("weather", city="Rome")]
+    items: list[Json] = [{"role": "user", "content": f"{mark} {program(*steps, say('It is $1 and $2.'))}"}]
+    for weather in ("sunny", "cold"):
+        reply = create(http, items, tools=TOOLS)
+        assert reply.status_code == 200, reply.text
+        first = reply.json()["output"]
+        given = {"type": "function_call_output", "call_id": first[-1]["call_id"], "output": weather}
+        items += [*referring(first, whole_calls), given]
     second = create(http, items, tools=TOOLS).json()["output"]
-    assert second[-1]["content"][0]["text"] == "It is sunny."
-    items += [*referring(second), {"role": "user", "content": f"{mark} again"}]
+    assert second[-1]["content"][0]["text"] == "It is sunny and cold."
+    assert len(invocations(gateway, mark)) == 1
+    items += [*referring(second, whole_calls), {"role": "user", "content": f"{mark} again"}]
     created(http, items, tools=TOOLS)
     _, again = invocations(gateway, mark)
     assert "--resume" in json.dumps(again["argv"])

@@ -533,6 +533,27 @@ def test_what_comes_late_about_a_call_of_the_turn_before_is_left_out() -> None:
     assert [type(event) for event in again] == [ToolStarted, ToolEnded]  # another call, with the same id
 
 
+def test_another_call_may_have_the_id_of_one_that_has_ended() -> None:
+    one, two = ({"kind": "read", "title": f"Read {path}", "rawInput": {"path": path}} for path in "ab")
+    ended = done("1", rawOutput={"content": "x"})
+    events = decoded(call("1", **one), ended, call("1", **one), ended, call("1", **two), ended)
+    assert [type(event) for event in events[:-1]] == [ToolStarted, ToolEnded] * 2
+    early = decoded(ended, call("1", **one), ended)  # what comes late says nothing new
+    assert [type(event) for event in early[:-1]] == [ToolStarted, ToolEnded]
+
+
+def test_a_call_that_never_ran_is_shown_at_the_end() -> None:
+    """Unless it has a message of its own, or is known only from a request for permission."""
+    shell = call("1", kind="execute", rawInput={"command": "make"})
+    decoder = AcpDecoder()
+    assert pushed(decoder, shell, call("2", kind="other", title="Create Plan")) == []
+    decoder.announce(call_of(Fields(call("web_fetch_0", title="Fetch https://a.example"))))
+    started, _ = decoder.finish(END)
+    assert isinstance(started, ToolStarted)
+    assert isinstance(started.action, Command)
+    assert started.action.command == "make"
+
+
 def test_a_call_without_an_id_and_one_too_deep_are_counted() -> None:
     deep: Any = {}
     for _ in range(200):

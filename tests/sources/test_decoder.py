@@ -233,7 +233,10 @@ EVENTS: dict[str, tuple[bytes, list[AgentEvent]]] = {
         [Unrecognized("no JSON object")],
     ),
     "a JSON array": (b"[]", [Unrecognized("no JSON object")]),
-    "broken UTF-8": (b'{"type":"assistant","message":"\xff"}', [Unrecognized("no JSON object")]),
+    "broken UTF-8": (b'{"type":"assistant","message":\xff"a"}', [Unrecognized("no JSON object")]),
+    "broken UTF-8 in a text": (b'{"type":"assistant","message":"a\xff"}', [TextDelta("a\ufffd")]),
+    "raw control characters in a text": (b'{"type":"assistant","message":"a\tb\0"}', [TextDelta("a\tb\0")]),
+    "a byte order mark": (b'\xef\xbb\xbf{"type":"assistant","message":"a"}', [TextDelta("a")]),
 }
 
 

@@ -152,117 +152,96 @@ def run(test: Coroutine[object, object, None]) -> None:
     assert complaints == []
 
 
-def test_the_first_callers_share_one_fetch() -> None:
-    async def test() -> None:
-        agent = Agent()
-        assert agent.cache.peek() is None
-        waiting = [asyncio.create_task(agent.cache.get()) for _ in range(3)]
-        await settle()
-        assert agent.cache.peek() is None
-        agent.asked[0].set_result(MODELS)
-        assert await asyncio.gather(*waiting) == [MODELS] * 3
-        assert agent.cache.peek() == MODELS
-        assert len(agent.asked) == 1
-
-    run(test())
+async def test_the_first_callers_share_one_fetch() -> None:
+    agent = Agent()
+    assert agent.cache.peek() is None
+    waiting = [asyncio.create_task(agent.cache.get()) for _ in range(3)]
+    await settle()
+    assert agent.cache.peek() is None
+    agent.asked[0].set_result(MODELS)
+    assert await asyncio.gather(*waiting) == [MODELS] * 3
+    assert agent.cache.peek() == MODELS
+    assert len(agent.asked) == 1
 
 
-def test_a_caller_that_leaves_does_not_take_the_answer_with_it() -> None:
-    async def test() -> None:
-        agent = Agent()
-        leaving, staying = (asyncio.create_task(agent.cache.get()) for _ in range(2))
-        await settle()
-        leaving.cancel()
-        await settle()
-        agent.asked[0].set_result(MODELS)
-        assert await staying == MODELS
-        with suppress(asyncio.CancelledError):
-            await leaving
-
-    run(test())
+async def test_a_caller_that_leaves_does_not_take_the_answer_with_it() -> None:
+    agent = Agent()
+    leaving, staying = (asyncio.create_task(agent.cache.get()) for _ in range(2))
+    await settle()
+    leaving.cancel()
+    await settle()
+    agent.asked[0].set_result(MODELS)
+    assert await staying == MODELS
+    with suppress(asyncio.CancelledError):
+        await leaving
 
 
-def test_an_old_list_is_given_at_once_and_fetched_again_behind_it() -> None:
-    async def test() -> None:
-        agent = Agent()
-        await agent.first()
-        agent.now += 59
-        assert await agent.cache.get() == MODELS
-        await settle()
-        assert len(agent.asked) == 1
-        agent.now += 1
-        assert await agent.cache.get() == await agent.cache.get() == MODELS
-        await settle()
-        assert len(agent.asked) == 2
-        agent.asked[1].set_result(MODELS[:1])
-        await settle()
-        assert await agent.cache.get() == agent.cache.peek() == MODELS[:1]
-
-    run(test())
+async def test_an_old_list_is_given_at_once_and_fetched_again_behind_it() -> None:
+    agent = Agent()
+    await agent.first()
+    agent.now += 59
+    assert await agent.cache.get() == MODELS
+    await settle()
+    assert len(agent.asked) == 1
+    agent.now += 1
+    assert await agent.cache.get() == await agent.cache.get() == MODELS
+    await settle()
+    assert len(agent.asked) == 2
+    agent.asked[1].set_result(MODELS[:1])
+    await settle()
+    assert await agent.cache.get() == agent.cache.peek() == MODELS[:1]
 
 
-def test_a_refresh_that_fails_keeps_the_old_list_and_is_not_tried_for_every_request() -> None:
-    async def test() -> None:
-        agent = Agent()
-        await agent.first()
-        agent.now += 60
-        await agent.cache.get()
-        await settle()
-        agent.asked[1].set_exception(AgentUnauthenticated("Log in."))
-        await settle()
-        assert await agent.cache.get() == MODELS
-        await settle()
-        assert len(agent.asked) == 2
-        agent.now += 60
-        await agent.cache.get()
-        await settle()
-        assert len(agent.asked) == 3
-        await agent.cache.close()
-
-    run(test())
+async def test_a_refresh_that_fails_keeps_the_old_list_and_is_not_tried_for_every_request() -> None:
+    agent = Agent()
+    await agent.first()
+    agent.now += 60
+    await agent.cache.get()
+    await settle()
+    agent.asked[1].set_exception(AgentUnauthenticated("Log in."))
+    await settle()
+    assert await agent.cache.get() == MODELS
+    await settle()
+    assert len(agent.asked) == 2
+    agent.now += 60
+    await agent.cache.get()
+    await settle()
+    assert len(agent.asked) == 3
+    await agent.cache.close()
 
 
-def test_a_first_fetch_that_fails_fails_for_all_and_is_tried_again_by_the_next() -> None:
-    async def test() -> None:
-        agent = Agent()
-        waiting = [asyncio.create_task(agent.cache.get()) for _ in range(2)]
-        await settle()
-        agent.asked[0].set_exception(AgentUnauthenticated("Log in."))
-        result = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [type(error) for error in result] == [AgentUnauthenticated] * 2
-        await agent.first()
-        assert len(agent.asked) == 2
-
-    run(test())
+async def test_a_first_fetch_that_fails_fails_for_all_and_is_tried_again_by_the_next() -> None:
+    agent = Agent()
+    waiting = [asyncio.create_task(agent.cache.get()) for _ in range(2)]
+    await settle()
+    agent.asked[0].set_exception(AgentUnauthenticated("Log in."))
+    result = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(error) for error in result] == [AgentUnauthenticated] * 2
+    await agent.first()
+    assert len(agent.asked) == 2
 
 
-def test_a_failure_that_nobody_waits_for_any_more_is_no_complaint() -> None:
-    async def test() -> None:
-        agent = Agent()
-        waiting = asyncio.create_task(agent.cache.get())
-        await settle()
-        waiting.cancel()
-        await settle()
-        agent.asked[0].set_exception(AgentUnauthenticated("Log in."))
-        await settle()
-        agent.asked.clear()
-
-    run(test())
+async def test_a_failure_that_nobody_waits_for_any_more_is_no_complaint() -> None:
+    agent = Agent()
+    waiting = asyncio.create_task(agent.cache.get())
+    await settle()
+    waiting.cancel()
+    await settle()
+    agent.asked[0].set_exception(AgentUnauthenticated("Log in."))
+    await settle()
+    agent.asked.clear()
 
 
-def test_closing_ends_what_is_under_way_and_tells_who_waits() -> None:
-    async def test() -> None:
-        agent = Agent()
-        await agent.cache.close()
-        waiting = asyncio.create_task(agent.cache.get())
-        await settle()
-        await agent.cache.close()
-        assert agent.asked[0].cancelled()
-        with pytest.raises(ShuttingDown):
-            await waiting
-        await agent.cache.close()
-
-    run(test())
+async def test_closing_ends_what_is_under_way_and_tells_who_waits() -> None:
+    agent = Agent()
+    await agent.cache.close()
+    waiting = asyncio.create_task(agent.cache.get())
+    await settle()
+    await agent.cache.close()
+    assert agent.asked[0].cancelled()
+    with pytest.raises(ShuttingDown):
+        await waiting
+    await agent.cache.close()
 
 
 # --- Names that clients use ------------------------------------------------------------------------

@@ -158,7 +158,9 @@ class StartRun(AgentRequest, frozen=True, kw_only=True):
     stream_name: str = ""  # under which a reader can find the stream again: see `NamedStreams`
     responds_async: bool = False  # only the run's id is wanted
     background: bool = False  # reply at once with the answer so far; the run continues without readers
-    references: Mapping[int, AnswerId] = {}  # by the number of an answer in `messages`, where its text is
+    references: Mapping[
+        int, AnswerId
+    ] = {}  # by the number of an answer in `messages`, where its text and its calls are
 
 
 class ContinueRun(Struct, frozen=True, kw_only=True):

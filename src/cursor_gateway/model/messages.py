@@ -159,6 +159,19 @@ def read_image(uri: str, param: str, message: int = 0) -> Image:
     return Image(message, media_type, decoded)
 
 
+def quote_reply(messages: list[Message], number: int, text: str, calls: Sequence[ToolCall]) -> None:
+    """Adds what an answer said that a client only named, and those of its calls whose results the client sends."""
+    answer = messages[number]
+    assert isinstance(answer, AssistantMessage)
+    called = {call.id: call for call in calls if call.id not in {known.id for known in answer.calls}}
+    for place, message in enumerate(messages):
+        if isinstance(message, ToolMessage) and message.call_id in called and not message.name:
+            messages[place] = msgspec.structs.replace(message, name=called[message.call_id].name)
+    results = {message.call_id for message in messages if isinstance(message, ToolMessage)}
+    quoted = (call for id, call in called.items() if id in results)
+    messages[number] = msgspec.structs.replace(answer, text=text, calls=(*answer.calls, *quoted))
+
+
 def place_images(messages: Sequence[Message], images: Sequence[Image], paths: Sequence[str]) -> list[Message]:
     """The messages, each with the paths of its images; `paths` is in the order of `images`."""
     placed: dict[int, list[str]] = {}

@@ -30,7 +30,7 @@ from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import GatewayError, NotFound, PreviousAnswerUnknown, StoreUnavailable
 from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.document_events import DocumentEvent, says_something
-from cursor_gateway.model.messages import Message
+from cursor_gateway.model.messages import Message, quote_reply
 from cursor_gateway.model.requests import NOT_STORED, AgentRequest
 from cursor_gateway.runs.handle import RunHandle, response_of
 from cursor_gateway.runs.identify import usage_at
@@ -113,12 +113,13 @@ class RouteEndpoint:
         return asked if reply is None else replace(asked, reply=reply, stream=True)
 
     async def _with_references(self, asked: StartRun, owner: str) -> Sequence[Message]:
-        """The messages, with the texts of the answers that the client only names; those that are unknown stay empty."""
+        """The messages, with the texts and the calls of the answers that the client only names; those that are unknown
+        stay empty."""
         messages = list(asked.messages)
         for number, answer in asked.references.items():
             with suppress(NotFound, StoreUnavailable):
-                run = await self._service.find(answer.run_id, owner)
-                messages[number] = replace(messages[number], text=(await run.state()).reply_text(answer.after))
+                state = await (await self._service.find(answer.run_id, owner)).state()
+                quote_reply(messages, number, state.reply_text(answer.after), state.reply_calls(answer.after))
         return messages
 
     async def _check_followed(self, asked: StartRun, owner: str) -> None:

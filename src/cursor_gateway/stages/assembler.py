@@ -86,7 +86,7 @@ class Assembler:
         self._shows_thinking = "thinking" in run.include
         self._thinking = False  # a block of thinking is open
         self._tools: dict[str, OpenTool] = {}  # by the agent's ids
-        self._ended_calls: set[str] = set()
+        self._ended_calls: dict[str, agent_events.Action | None] = {}  # how each began; None: its end came first
         self._documents: dict[str, str] = {}  # of calls, by the agent's ids
         self._call_ids: set[str] = set()
         self._tool_call_count = 0
@@ -176,7 +176,8 @@ class Assembler:
             ):
                 if call_id in self._tools:
                     self._turns.tool(model_call)  # known from a query, which did not name the model call
-                elif call_id not in self._ended_calls:
+                elif call_id not in self._ended_calls or _is_another(action, self._ended_calls[call_id]):
+                    self._ended_calls.pop(call_id, None)
                     parent_id = self._documents.get(parent or "", UNSET)
                     self._start_tool(call_id, action, model_call, waits=waits, parent_id=parent_id)
             case agent_events.ToolEnded():
@@ -406,8 +407,11 @@ class Assembler:
     def _end_tool(self, event: agent_events.ToolEnded) -> None:
         if event.call_id in self._ended_calls:
             return
-        tool = self._tools.get(event.call_id) or self._start_tool(event.call_id, event.action, event.model_call)
+        started = self._tools.get(event.call_id)
+        tool = started or self._start_tool(event.call_id, event.action, event.model_call)
         self._forget_tool(event.call_id)
+        if started is None:
+            self._ended_calls[event.call_id] = None
         self._close_tool(tool, event.call_id, event.action, event.outcome, event.payload)
 
     def _show_output(self, tool: OpenTool | None, text: str) -> None:
@@ -429,8 +433,7 @@ class Assembler:
         self._close_tool(tool, event.call_id, action, outcome, None)
 
     def _forget_tool(self, call_id: str) -> None:
-        del self._tools[call_id]
-        self._ended_calls.add(call_id)
+        self._ended_calls[call_id] = self._tools.pop(call_id).action
         self._turns.end()
 
     def _close_tool(
@@ -577,3 +580,10 @@ def _drained(pieces: list[str]) -> str:
     text = "".join(pieces)
     del pieces[:]
     return text
+
+
+def _is_another(action: agent_events.Action, before: agent_events.Action | None) -> bool:
+    """Whether a call with the id of one that has ended is not the same again, as after a lost connection."""
+    if isinstance(action, agent_events.Command) and isinstance(before, agent_events.Command):
+        return action.command != before.command  # its output has been added
+    return before is not None and action != before

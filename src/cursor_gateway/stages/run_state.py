@@ -44,6 +44,7 @@ from cursor_gateway.model.documents import (
     ToolCallDocument,
     ToolCallMetadata,
     ToolCallResult,
+    WaitingCall,
     make_document,
     whole_response,
 )
@@ -194,6 +195,12 @@ class RunState(Struct):
         first, end = self.pauses[place - 1].said if place else 0, self.next_pause(after)
         return "".join(self.said[first : end.said if end is not None else None])
 
+    def reply_calls(self, after: int) -> list[ToolCall]:
+        """What the reply that begins after this event asks its caller for."""
+        pause = self.next_pause(after)
+        waiting = () if pause is None else pause.event.envelope.metadata.waiting_for or ()
+        return [_call(one) for one in waiting]
+
     def next_pause(self, after: int) -> RunPause | None:
         """The one that ends the reply that begins after this event."""
         place = bisect_right(self.pauses, after, key=_number)
@@ -308,7 +315,7 @@ def _number(pause: RunPause) -> int:
     return pause.number
 
 
-def _call(metadata: ToolCallMetadata) -> ToolCall:
+def _call(metadata: ToolCallMetadata | WaitingCall) -> ToolCall:
     return ToolCall(metadata.tool_call_id, metadata.tool_name, msgspec.json.encode(metadata.arguments).decode())
 
 

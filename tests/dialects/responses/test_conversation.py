@@ -234,6 +234,12 @@ def test_answers_can_be_referred_to() -> None:
     assert conversation.references == {1: AnswerId(RUN, 0), 3: AnswerId(RUN, 7)}
 
 
+def test_calls_can_be_referred_to() -> None:
+    conversation = read(user("Hi"), reference("rs", 0), reference("fc", 1), reference("ctc", 2), gave("c1"))
+    assert [type(message) for message in conversation.messages] == [UserMessage, AssistantMessage, ToolMessage]
+    assert conversation.references == {1: AnswerId(RUN, 0)}
+
+
 @pytest.mark.parametrize("items", [[], [user("")], [user("  \n")], [{"type": "item_reference", "id": "x"}]])
 def test_there_must_be_something_to_answer(items: list[Any]) -> None:
     with pytest.raises(InvalidRequest) as raised:

@@ -304,6 +304,7 @@ T = TypeVar("T")
 
 _CALLS = ("function_call", "custom_tool_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
+_QUOTED = (MESSAGE, "fc_", "ctc_")  # how the ids of texts and calls begin
 _OWN_ITEMS = ("reasoning", "web_search_call", "mcp_call", *_CALLS)  # beside messages
 
 
@@ -395,7 +396,7 @@ def _is_own(placed: Placed) -> bool:
 class ResponsesConversation(Struct, frozen=True):
     messages: tuple[Message, ...]
     images: tuple[Image, ...]
-    references: dict[int, AnswerId] = {}  # by the number of a message, the answer whose text it has
+    references: dict[int, AnswerId] = {}  # by the number of a message, the answer whose text and calls it has
 
 
 class _Message(Struct, frozen=True):
@@ -507,9 +508,9 @@ class _Reader:
             self.messages[self._answered] = replace(before, text=f"{before.text}{apart}{text}")
 
     def _refer(self, placed: Placed) -> None:
-        """To all text of an answer, which may have several messages."""
+        """To all text of an answer, which may have several messages, and to those of its calls that have a result."""
         answer = placed.answer
-        if answer is None or not placed.item["id"].startswith(MESSAGE) or answer == self._answer:
+        if answer is None or not placed.item["id"].startswith(_QUOTED) or answer == self._answer:
             return
         self._new_answer(AssistantMessage(""), placed)
         self.references[self._answered] = answer

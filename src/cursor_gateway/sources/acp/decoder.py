@@ -294,12 +294,17 @@ class AcpDecoder:
         for subagent in self._subagents.values():
             subagent.is_over = True
         self._release_subagents()
+        for call in list(self._calls.values()):  # those that never ran: the agent was stopped, or forgot them
+            if call.is_announced and not call.has_own_message and self._is_unreported(call):
+                self._start(call)
         return None if failure is None else failure.failure()
 
     # --- tools --------------------------------------------------------------------------------------
 
     def _tool(self, update: Fields, at_ms: float | None, subagent: Subagent | None) -> None:
         id, status = update.text("toolCallId"), update.text("status")
+        if self._is_another(id, update):
+            self._settled.discard(self._calls.pop(id).id)
         if id not in self._calls:
             call = call_of(update)
             call.parent = _call_of(subagent)
@@ -326,6 +331,16 @@ class AcpDecoder:
                 self._hold(call, status, at_ms)
             else:
                 self._end_call(call, status, update.all, at_ms)
+
+    def _is_another(self, id: str, update: Fields) -> bool:
+        """Whether a call has the id of one that has ended, and is not the same again."""
+        known = self._calls.get(id)
+        if known is None or known.id not in self._settled or update.text("sessionUpdate") != "tool_call":
+            return False
+        before = Fields(known.payload)
+        return before.text("sessionUpdate") == "tool_call" and any(
+            before.all.get(name) != update.all.get(name) for name in ("title", "kind", "rawInput")
+        )
 
     def _permitted(self, call: AcpCall) -> AcpCall | None:
         """The request for permission that came before this call, under another id: so do those for web pages. A call

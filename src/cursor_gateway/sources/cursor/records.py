@@ -164,10 +164,10 @@ def read_again(line: bytes) -> AnyRecord | None:
 
 
 def read_object(line: bytes) -> dict[str, Any] | None:
-    """A line that the fast decoder refused: the standard library accepts lone surrogates. None: it is no object, or
-    one that is nested too deeply."""
+    """A line that the fast decoder refused: the standard library accepts lone surrogates and control characters, and
+    bytes that are no UTF-8 become U+FFFD. None: it is no object, or one that is nested too deeply."""
     try:
-        value = json.loads(line)
+        value = json.loads(line.decode("utf-8-sig", "replace"), strict=False)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and not too_deep(value) else None
