@@ -13,8 +13,8 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import TypeAlias
@@ -37,8 +37,7 @@ def data_of(folder: str) -> str:
     return folder.rsplit("/", 2)[0]
 
 
-@contextmanager
-def private_folder(base: PathOrText, path: PathOrText) -> Iterator[int]:
+def private_folder(base: PathOrText, path: PathOrText) -> AbstractContextManager[int]:
     """A descriptor of `path`, which is `base` or below it and created if missing, for the length of a `with` block.
 
     Links are allowed in `base`, but not below it. Raises `OSError`.
@@ -46,17 +45,21 @@ def private_folder(base: PathOrText, path: PathOrText) -> Iterator[int]:
     base, path = os.fspath(base), os.fspath(path)
     if path != base and not path.startswith(f"{base}/"):
         raise ValueError(f"{path!r} is not below {base!r}")
-    try:
-        folder = os.open(base, _BASE)
-    except FileNotFoundError:
+    if not os.path.isdir(base):
         os.makedirs(base, mode=0o700, exist_ok=True)
-        folder = os.open(base, _BASE)
+    names = filter(None, path[len(base) + 1 :].split("/"))
+    return descended(base, names, lambda folder, name: _open(folder, name, path))
+
+
+@contextmanager
+def descended(base: PathOrText, names: Iterable[str], enter: Callable[[int, str], int]) -> Iterator[int]:
+    """A descriptor of the last of these folders, each below the one before. `enter` opens one. Raises `OSError`."""
+    folder = os.open(base, _BASE)
     try:
-        for name in path[len(base) + 1 :].split("/"):
-            if name:
-                below = _open(folder, name, path)
-                os.close(folder)
-                folder = below
+        for name in names:
+            below = enter(folder, name)
+            os.close(folder)
+            folder = below
         yield folder
     finally:
         os.close(folder)
@@ -94,15 +97,8 @@ def read_private(base: PathOrText, path: PathOrText, largest: int = 4 * 1024 * 1
 def open_below(base: PathOrText, path: str, *, is_folder: bool = False) -> int:
     """A descriptor of what has this path below `base`, through no link there. Raises `OSError`."""
     *folders, name = path.split("/")
-    folder = os.open(base, _BASE)
-    try:
-        for part in folders:
-            below = os.open(part, _FOLDER, dir_fd=folder)
-            os.close(folder)
-            folder = below
+    with descended(base, folders, lambda folder, part: os.open(part, _FOLDER, dir_fd=folder)) as folder:
         return os.open(name, _FOLDER if is_folder else _EXISTING_FILE, dir_fd=folder)
-    finally:
-        os.close(folder)
 
 
 def secret_in(folder: Path) -> bytes:
