@@ -637,7 +637,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "runs/conversations.py",
         "tests/runs/test_removal.py",
         ("Deleting: what is left is noted", "is_done=is_done", "is_done=True"),
-        ("Deleting: a failure is not the end", "except (GatewayError, OSError):", "except OSError:"),
+        ("Deleting: a failure is not the end", "except (errors.GatewayError, OSError):", "except OSError:"),
     ),
     *_of(
         "cli/assembly/sources.py",
@@ -1182,7 +1182,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             "        self._dispatch(event)\n",
         ),
         ("Text: a call that never ended was interrupted", "INTERRUPTED, None)", "Outcome(), None)"),
-        ("Text: a call ends once", "        self._ended_calls.add(call_id)\n", ""),
+        (
+            "Text: a call ends once",
+            "self._ended_calls[call_id] = self._tools.pop(call_id).action",
+            "del self._tools[call_id]",
+        ),
         (
             "Text: a pause ends the text",
             '        self._end_output()\n        envelope = self._envelope("streaming"',
