@@ -364,6 +364,12 @@ def host_exhausted(error: Exception) -> HostExhausted | None:
     return HostExhausted(f"The system is out of resources: {reason}; try again, or raise its limits.")
 
 
+def unwritable(error: OSError) -> GatewayError:
+    return host_exhausted(error) or GatewayFault(
+        f"The gateway cannot write its files: {error.strerror}; run `cursor-gateway doctor`."
+    )
+
+
 def unknown_model(model: str, nearest: list[str]) -> ModelUnavailable:
     if model in nearest:  # the agent lists it, and yet refuses it
         return ModelUnavailable(

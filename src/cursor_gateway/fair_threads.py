@@ -3,15 +3,15 @@
 So one owner cannot block the others. `FairExecutor` is the event loop's own pool, for whatever is run with
 `asyncio.to_thread`: it knows by `OWNER` for whom. `FairThreads` are a pool for work that its owner may leave: work that
 nobody waits for any more is dropped before it starts; once it runs, it is asked to look (`is_gone`), because no thread
-can be ended from outside.
+can be ended from outside. `KeyedLocks` are for tasks: those with the same key take turns.
 """
 
 import asyncio
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -19,6 +19,25 @@ from cursor_gateway.store.base import OWNER
 
 T = TypeVar("T")
 IsGone: TypeAlias = Callable[[], bool]
+
+
+class KeyedLocks:
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}  # and how many want it
+
+    @asynccontextmanager
+    async def holding(self, key: Hashable) -> AsyncIterator[None]:
+        lock, wanted = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = lock, wanted + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            _, wanted = self._locks[key]
+            if wanted == 1:
+                del self._locks[key]
+            else:
+                self._locks[key] = lock, wanted - 1
 
 
 class NobodyWaits(Exception):

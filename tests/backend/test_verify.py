@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.commands.verification import HELD
-from cursor_gateway.cli.commands.verify import verify_source
+from cursor_gateway.cli.commands.verify import HELD, verify_source
 from cursor_gateway.settings import Settings
 from tests.backend.conftest import PASSED_ON
 from tests.backend.server import Backend

@@ -7,18 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.commands import verification
+from cursor_gateway.cli.commands import verify as verification
 from cursor_gateway.cli.commands.doctor import of_verified
-from cursor_gateway.cli.commands.verification import (
+from cursor_gateway.cli.commands.verify import (
     HELD,
     PROMPTS,
     CheckResult,
     Verified,
     read_verified,
     redact,
+    set_up,
     store_verified,
+    table_of,
+    verify_source,
+    version_in,
 )
-from cursor_gateway.cli.commands.verify import set_up, table_of, verify_source, version_in
 from cursor_gateway.settings import Settings
 from tests.agent.bridge_install import install_bridge
 from tests.agent.install import install

@@ -11,8 +11,9 @@ from msgspec import Struct
 from cursor_gateway.cluster.front import FrontLimits
 from cursor_gateway.cluster.members import Timing
 from cursor_gateway.cluster.node import Node, NodeOptions
+from cursor_gateway.fair_places import Shares
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.runs.admission import Runs, Shares
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.run_service import Defaults, RunRequest
 from cursor_gateway.runs.service import LocalRunService

@@ -14,10 +14,10 @@ from cursor_gateway.model.changes import (
     RevertRequest,
     ReviewRequest,
 )
-from cursor_gateway.runs.conversations import AttachedImage
-from cursor_gateway.runs.run_service import Host, RunService
-from cursor_gateway.runs.service import LocalHost, LocalRunService
+from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.store.base import ConversationRecord
+from cursor_gateway.workspace.host import AttachedImage, Host, LocalHost
 
 CONVERSATION = ConversationRecord(
     id="conv_1",

@@ -4,8 +4,8 @@
 random faults, in minutes; here it takes seconds.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import psycopg
 from msgspec.structs import replace
@@ -22,19 +22,17 @@ COMMAND = NewCommand(id="cmd", owner=ME, front="front", volume=None, run_id="run
 END: Sequence[DocumentEvent] = [Done(envelope())]
 
 
-def live(database: str, test: Callable[[PostgresStore, PostgresCluster], Awaitable[None]]) -> None:
-    async def run() -> None:
-        store = PostgresStore(database)
-        cluster = PostgresCluster(store)
-        try:
-            for member in (front(), runner("one"), runner("two")):
-                await cluster.join(member)
-            await test(store, cluster)
-        finally:
-            await cluster.hints.close()
-            await store.close()
-
-    asyncio.run(asyncio.wait_for(run(), 60))
+@asynccontextmanager
+async def living(database: str) -> AsyncIterator[tuple[PostgresStore, PostgresCluster]]:
+    store = PostgresStore(database)
+    cluster = PostgresCluster(store)
+    try:
+        for member in (front(), runner("one"), runner("two")):
+            await cluster.join(member)
+        yield store, cluster
+    finally:
+        await cluster.hints.close()
+        await store.close()
 
 
 def stored(database: str) -> tuple[int, int, list[tuple[int, int]]]:
@@ -59,20 +57,19 @@ async def taken_over(cluster: PostgresCluster, id: str) -> None:
 # --- events -------------------------------------------------------------------------------------------
 
 
-def test_an_old_writer_appends_nothing(database: str) -> None:
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+async def test_an_old_writer_appends_nothing(database: str) -> None:
+    async with living(database) as (store, _):
         await store.begin_run(new_run())
         assert await store.claim_run("run", 1) == lease("run", 2)
         assert await store.append(lease("run"), 1, deltas(1)) == Fenced("claimed")
         assert isinstance(await store.append(lease("run", 2), 1, deltas(2)), Stored)
         assert await store.append(lease("run"), 2, deltas(3)) == Fenced("claimed")
 
-    live(database, test)
     assert stored(database) == (2, 1, [(1, 2)])
 
 
-def test_an_old_writer_ends_nothing(database: str) -> None:
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+async def test_an_old_writer_ends_nothing(database: str) -> None:
+    async with living(database) as (store, _):
         await store.begin_run(new_run())
         assert await store.claim_run("run", 1) == lease("run", 2)
         assert await store.append(lease("run"), 1, END, run_end()) == Fenced("claimed")
@@ -80,24 +77,22 @@ def test_an_old_writer_ends_nothing(database: str) -> None:
         assert found is not None
         assert found.state == "running"
 
-    live(database, test)
     assert stored(database) == (2, 0, [])
 
 
-def test_events_are_appended_where_the_log_ends_and_nowhere_else(database: str) -> None:
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+async def test_events_are_appended_where_the_log_ends_and_nowhere_else(database: str) -> None:
+    async with living(database) as (store, _):
         await store.begin_run(new_run())
         assert await store.append(lease("run"), 2, deltas(2)) == Behind(0)
         assert isinstance(await store.append(lease("run"), 1, deltas(1)), Stored)
         assert await store.append(lease("run"), 1, deltas(1)) == Stored(0)
         assert await store.append(lease("run"), 3, deltas(3)) == Behind(1)
 
-    live(database, test)
     assert stored(database) == (1, 1, [(1, 1)])
 
 
-def test_a_run_ends_where_its_log_ends_and_nowhere_else(database: str) -> None:
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+async def test_a_run_ends_where_its_log_ends_and_nowhere_else(database: str) -> None:
+    async with living(database) as (store, _):
         await store.begin_run(new_run())
         assert await store.append(lease("run"), 2, END, run_end()) == Behind(0)
         await store.append(lease("run"), 1, deltas(1))
@@ -105,49 +100,43 @@ def test_a_run_ends_where_its_log_ends_and_nowhere_else(database: str) -> None:
         assert isinstance(await store.append(lease("run"), 1, [*deltas(1), *END], run_end()), Stored)
         assert (await store.events("run", ME)).events == [*deltas(1), *END]
 
-    live(database, test)
     assert stored(database) == (1, 2, [(1, 1), (2, 1)])
 
 
-def test_only_the_epoch_that_was_seen_is_claimed(database: str) -> None:
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+async def test_only_the_epoch_that_was_seen_is_claimed(database: str) -> None:
+    async with living(database) as (store, _):
         await store.begin_run(new_run())
         assert await store.claim_run("run", 1) == lease("run", 2)
         assert await store.claim_run("run", 1) is None
         assert isinstance(await store.append(lease("run", 2), 1, deltas(1)), Stored)
 
-    live(database, test)
     assert stored(database) == (2, 1, [(1, 2)])
 
 
-def test_a_takeover_ends_the_lease_of_the_one_before(database: str) -> None:
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+async def test_a_takeover_ends_the_lease_of_the_one_before(database: str) -> None:
+    async with living(database) as (store, cluster):
         await store.begin_run(replace(new_run(), instance="one"))
         await taken_over(cluster, "one")
         assert await store.append(lease("run"), 1, deltas(1)) == Fenced("claimed")
 
-    live(database, test)
     assert stored(database) == (2, 0, [])
 
 
 # --- commands -----------------------------------------------------------------------------------------
 
 
-def test_who_was_removed_claims_nothing_until_it_has_joined_again(database: str) -> None:
+async def test_who_was_removed_claims_nothing_until_it_has_joined_again(database: str) -> None:
     """It may not know it yet: only its beats were lost."""
-
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+    async with living(database) as (_, cluster):
         await taken_over(cluster, "one")
         await cluster.submit(COMMAND, 0)
         assert await cluster.claim(runner("one"), has_room=True, most=1, known=[]) == []
         await cluster.join(runner("one"))
         assert (await claimed(cluster, "one")).id == "cmd"
 
-    live(database, test)
 
-
-def test_an_old_claim_finishes_and_releases_nothing(database: str) -> None:
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+async def test_an_old_claim_finishes_and_releases_nothing(database: str) -> None:
+    async with living(database) as (_, cluster):
         await cluster.submit(COMMAND, 0)
         old = await claimed(cluster, "one")
         await taken_over(cluster, "one")
@@ -159,11 +148,9 @@ def test_an_old_claim_finishes_and_releases_nothing(database: str) -> None:
         assert await cluster.finish("cmd", new.epoch, b"new")
         assert await cluster.outcomes(["cmd"]) == {"cmd": CommandDone(b"new")}
 
-    live(database, test)
 
-
-def test_an_old_claim_begins_no_run(database: str) -> None:
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+async def test_an_old_claim_begins_no_run(database: str) -> None:
+    async with living(database) as (store, cluster):
         await cluster.submit(COMMAND, 0)
         old = await claimed(cluster, "one")
         await taken_over(cluster, "one")
@@ -173,11 +160,9 @@ def test_an_old_claim_begins_no_run(database: str) -> None:
         assert await store.run("run", ME) is None
         assert await store.begin_run(replace(late, instance="two", claim=Claim("cmd", new.epoch, "run"))) == Stored(0)
 
-    live(database, test)
 
-
-def test_an_old_claim_resumes_no_run(database: str) -> None:
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+async def test_an_old_claim_resumes_no_run(database: str) -> None:
+    async with living(database) as (store, cluster):
         await store.begin_run(replace(new_run(), instance="gone (taken over)"))
         await cluster.submit(COMMAND, 0)
         old = await claimed(cluster, "one")
@@ -188,19 +173,16 @@ def test_an_old_claim_resumes_no_run(database: str) -> None:
         assert resumed is not None
         assert Lease(resumed.id, resumed.epoch) == lease("run", 2)
 
-    live(database, test)
-
 
 # --- members ------------------------------------------------------------------------------------------
 
 
-def test_a_member_that_has_beaten_again_is_not_removed(database: str) -> None:
-    async def test(store: PostgresStore, cluster: PostgresCluster) -> None:
+async def test_a_member_that_has_beaten_again_is_not_removed(database: str) -> None:
+    async with living(database) as (store, cluster):
         await store.begin_run(replace(new_run(), instance="one"))
         with psycopg.connect(database) as beside:
             beside.execute("UPDATE members SET beat = beat + 1 WHERE id = 'one'")
         assert await cluster.take_over("one", 0, str.encode) is None
         assert isinstance(await store.append(lease("run"), 1, deltas(1)), Stored)
 
-    live(database, test)
     assert stored(database) == (1, 1, [(1, 1)])

@@ -1,7 +1,7 @@
 """What a front asks of its runners, and refuses by itself; against a real database, without any other process."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
@@ -30,25 +30,22 @@ def _member(id: str, *volumes: str) -> Member:
     return Member(id=id, role=role, host=id, volumes=volumes, capacity=4, version="1")
 
 
-def _with_front(database: str, test: Callable[[Front, PostgresCluster], Awaitable[None]]) -> None:
-    async def live() -> None:
-        store = PostgresStore(database)
-        cluster = PostgresCluster(store)
-        members = Members(cluster, store, _member("front"), _TIMING, lambda: 0)
-        limits = FrontLimits(queue_seconds=0.1, max_runs_per_key=0)
-        hub, defaults = Hub(cluster, store, "front"), Defaults(model="auto")
-        front = Front(store, cluster, members, hub, Asking(cluster), defaults, limits)
-        try:
-            await test(front, cluster)
-        finally:
-            await cluster.hints.close()
-            await store.close()
-
-    asyncio.run(asyncio.wait_for(live(), 60))
+@asynccontextmanager
+async def _front(database: str) -> AsyncIterator[tuple[Front, PostgresCluster]]:
+    store = PostgresStore(database)
+    cluster = PostgresCluster(store)
+    members = Members(cluster, store, _member("front"), _TIMING, lambda: 0)
+    limits = FrontLimits(queue_seconds=0.1, max_runs_per_key=0)
+    hub, defaults = Hub(cluster, store, "front"), Defaults(model="auto")
+    try:
+        yield Front(store, cluster, members, hub, Asking(cluster), defaults, limits), cluster
+    finally:
+        await cluster.hints.close()
+        await store.close()
 
 
-def test_a_volume_whose_runner_left_before_the_front_came_has_no_runner(database: str) -> None:
-    async def test(front: Front, cluster: PostgresCluster) -> None:
+async def test_a_volume_whose_runner_left_before_the_front_came_has_no_runner(database: str) -> None:
+    async with _front(database) as (front, cluster):
         await cluster.join(_member("other", "there"))
         await cluster.join(_member("gone", "here", "shared"))
         await cluster.leave("gone")
@@ -56,11 +53,9 @@ def test_a_volume_whose_runner_left_before_the_front_came_has_no_runner(database
             with pytest.raises(NoRunner, match="has the volume"):
                 await front.start(RunRequest(messages=[UserMessage("hello")], owner="me", workspace=workspace))
 
-    _with_front(database, test)
 
-
-def test_an_answer_to_a_run_whose_labels_nobody_has_now_may_be_sent_again(database: str) -> None:
-    async def test(front: Front, cluster: PostgresCluster) -> None:
+async def test_an_answer_to_a_run_whose_labels_nobody_has_now_may_be_sent_again(database: str) -> None:
+    async with _front(database) as (front, cluster):
         await cluster.join(_member("other", "there"))
         kept = continuation_of(Offer(tools=[]), RunRequest(messages=[], owner=ME, needs=["gpu"]))
         await front.store.begin_run(replace(new_run("run"), continuation=kept))
@@ -70,13 +65,10 @@ def test_an_answer_to_a_run_whose_labels_nobody_has_now_may_be_sent_again(databa
         with pytest.raises(NoRunner, match=r"labels of this run \(gpu\); try again later"):
             await front.answer("run", Asker(owner=ME), results)
 
-    _with_front(database, test)
 
-
-def test_what_was_stored_again_in_other_batches_is_read_from_any_number_on(database: str) -> None:
+async def test_what_was_stored_again_in_other_batches_is_read_from_any_number_on(database: str) -> None:
     """A database that has forgotten its last commits gets their events again, in one batch."""
-
-    async def test(front: Front, cluster: PostgresCluster) -> None:
+    async with _front(database) as (front, cluster):
         store = front.store
         await store.begin_run(new_run("run"))
         for first, batch in ((1, deltas(1, 2)), (3, deltas(3)), (4, deltas(4, 5, 6, 7))):
@@ -84,11 +76,9 @@ def test_what_was_stored_again_in_other_batches_is_read_from_any_number_on(datab
         for after in range(8):
             assert (await cluster.heads({"run": after}))["run"].events == deltas(*range(after + 1, 8))
 
-    _with_front(database, test)
 
-
-def test_a_run_that_is_unreadable_does_not_keep_others_from_being_read(database: str) -> None:
-    async def test(front: Front, cluster: PostgresCluster) -> None:
+async def test_a_run_that_is_unreadable_does_not_keep_others_from_being_read(database: str) -> None:
+    async with _front(database) as (front, cluster):
         for id in ("strange", "plain"):
             await front.store.begin_run(new_run(id, id))
             await front.store.append(lease(id), 1, deltas(1))
@@ -100,15 +90,10 @@ def test_a_run_that_is_unreadable_does_not_keep_others_from_being_read(database:
         assert heads["plain"].events == deltas(1)
         assert "damaged" in front.store.health.problem
 
-    _with_front(database, test)
 
-
-def test_a_front_whose_beats_are_not_stored_is_not_ready(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_front_whose_beats_are_not_stored_is_not_ready(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The database can be read, but its disk may be full."""
-
-    async def test(front: Front, cluster: PostgresCluster) -> None:
+    async with _front(database) as (front, _):
         assert front.not_ready() == ""
         monkeypatch.setattr(Members, "beat_age", _TIMING.lease_seconds)
         assert "heartbeats" in front.not_ready()
-
-    _with_front(database, test)

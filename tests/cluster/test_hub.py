@@ -1,7 +1,7 @@
 """The hub looks by itself at every run, however many hints come for others, and knows what clients were shown."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
@@ -57,55 +57,45 @@ def _record(id: str) -> RunRecord:
     )
 
 
-def _run(test: Awaitable[None]) -> None:
-    asyncio.run(cast(Any, asyncio.wait_for(test, 60)))
-
-
-def test_a_lost_hint_is_made_up_for_while_others_come(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lost_hint_is_made_up_for_while_others_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.1)
 
-    async def test() -> None:
-        cluster = _Cluster()
-        cluster.events = {"busy": 0, "quiet": 0}
-        hub = Hub(cast(ClusterStore, cluster), cast(Store, None), "me")
-        busy, quiet = hub.watch(_record("busy")), hub.watch(_record("quiet"))
-        hub.start()
-        await asyncio.sleep(0.05)
-        cluster.events["quiet"] = 3  # and no hint says so
-        while quiet.count < 3:
-            cluster.events["busy"] += 1
-            hub.hinted(["busy"])
-            await asyncio.sleep(0.01)
-        assert busy.count > 0
-        await hub.close()
-
-    _run(test())
+    cluster = _Cluster()
+    cluster.events = {"busy": 0, "quiet": 0}
+    hub = Hub(cast(ClusterStore, cluster), cast(Store, None), "me")
+    busy, quiet = hub.watch(_record("busy")), hub.watch(_record("quiet"))
+    hub.start()
+    await asyncio.sleep(0.05)
+    cluster.events["quiet"] = 3  # and no hint says so
+    while quiet.count < 3:
+        cluster.events["busy"] += 1
+        hub.hinted(["busy"])
+        await asyncio.sleep(0.01)
+    assert busy.count > 0
+    await hub.close()
 
 
-def test_who_comes_back_finds_what_it_was_shown_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_comes_back_finds_what_it_was_shown_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REPORT_SECONDS", 0.01)
     monkeypatch.setattr(module, "_CATCH_UP_SECONDS", 0.2)
 
-    async def test() -> None:
-        cluster = _Cluster()
-        cluster.events = {"run": 0}
-        hub = Hub(cast(ClusterStore, cluster), cast(Store, None), "me")
-        watched = hub.watch(_record("run"))
-        hub.start()
-        cluster.events["run"] = 7
-        await hub.catch_up(watched, 7)
-        assert watched.count == 7
-        run = RemoteRun(watched, lambda *_: None, cast(Any, None))
-        assert (run.count, run.added) == (7, 7)  # or the client would be refused
-        cluster.is_away = True
-        with pytest.raises(StoreUnavailable):
-            await hub.catch_up(watched, 8)
-        await hub.close()
-
-    _run(test())
+    cluster = _Cluster()
+    cluster.events = {"run": 0}
+    hub = Hub(cast(ClusterStore, cluster), cast(Store, None), "me")
+    watched = hub.watch(_record("run"))
+    hub.start()
+    cluster.events["run"] = 7
+    await hub.catch_up(watched, 7)
+    assert watched.count == 7
+    run = RemoteRun(watched, lambda *_: None, cast(Any, None))
+    assert (run.count, run.added) == (7, 7)  # or the client would be refused
+    cluster.is_away = True
+    with pytest.raises(StoreUnavailable):
+        await hub.catch_up(watched, 8)
+    await hub.close()
 
 
-def test_one_whose_end_is_damaged_does_not_keep_others_from_being_read() -> None:
+async def test_one_whose_end_is_damaged_does_not_keep_others_from_being_read() -> None:
     class Ended(_Cluster):
         async def heads(self, after: Mapping[str, int]) -> dict[str, LogHead]:
             return {**await super().heads(after), **{id: LogHead(5, False, []) for id in after if id == "damaged"}}
@@ -114,26 +104,20 @@ def test_one_whose_end_is_damaged_does_not_keep_others_from_being_read() -> None
         async def events(self, id: str, owner: str, *, after: int) -> object:
             raise HistoryDamaged("damaged")
 
-    async def test() -> None:
-        cluster = Ended()
-        cluster.events = {"damaged": 5, "plain": 3}
-        hub = Hub(cast(ClusterStore, cluster), cast(Store, Damaged()), "me")
-        damaged, plain = hub.watch(_record("damaged")), hub.watch(_record("plain"))
-        await hub._look([damaged, plain])
-        assert (damaged.is_deleted, plain.count) == (True, 3)
-
-    _run(test())
+    cluster = Ended()
+    cluster.events = {"damaged": 5, "plain": 3}
+    hub = Hub(cast(ClusterStore, cluster), cast(Store, Damaged()), "me")
+    damaged, plain = hub.watch(_record("damaged")), hub.watch(_record("plain"))
+    await hub._look([damaged, plain])
+    assert (damaged.is_deleted, plain.count) == (True, 3)
 
 
-def test_it_can_be_closed_although_a_hint_comes_at_the_same_moment() -> None:
-    async def test() -> None:
-        hub = Hub(cast(ClusterStore, _Cluster()), cast(Store, None), "me")
-        hub.start()
-        await asyncio.sleep(0.01)
-        hub._wanted.set()
-        await hub.close()
-
-    _run(test())
+async def test_it_can_be_closed_although_a_hint_comes_at_the_same_moment() -> None:
+    hub = Hub(cast(ClusterStore, _Cluster()), cast(Store, None), "me")
+    hub.start()
+    await asyncio.sleep(0.01)
+    hub._wanted.set()
+    await hub.close()
 
 
 async def test_a_reader_that_leaves_when_it_has_just_been_reported_is_reported_again() -> None:

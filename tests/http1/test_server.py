@@ -2,9 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -55,10 +54,6 @@ class _Served:
                 await asyncio.sleep(0.005)
 
 
-def _run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(test())
-
-
 async def _endless(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
     for _ in range(1000):
@@ -66,20 +61,17 @@ async def _endless(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def test_who_takes_nothing_of_a_reply_loses_it() -> None:
-    async def test() -> None:
-        async with _Served(_endless, reply=0.2) as served:
-            _, writer = await served.client()
-            writer.write(ASK)
-            await served.until(lambda: bool(served.server.tasks))
-            await served.until(lambda: not served.server.tasks and not served.server.connections)
-            writer.close()
-
-    _run(test)
+async def test_who_takes_nothing_of_a_reply_loses_it() -> None:
+    async with _Served(_endless, reply=0.2) as served:
+        _, writer = await served.client()
+        writer.write(ASK)
+        await served.until(lambda: bool(served.server.tasks))
+        await served.until(lambda: not served.server.tasks and not served.server.connections)
+        writer.close()
 
 
 @pytest.mark.parametrize("headers", [[], [(b"content-length", b"10000001")]])
-def test_a_large_body_is_written_in_steps(headers: list[tuple[bytes, bytes]]) -> None:
+async def test_a_large_body_is_written_in_steps(headers: list[tuple[bytes, bytes]]) -> None:
     """While its client does not read, little of it is in the connection's buffer; in the end, all of it has come."""
     body = bytes(range(256)) * 40_000 + b"x"
     body = body[-10_000_001:]
@@ -88,41 +80,34 @@ def test_a_large_body_is_written_in_steps(headers: list[tuple[bytes, bytes]]) ->
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def test() -> None:
-        async with _Served(large) as served:
-            reader, writer = await served.client()
-            writer.write(ASK)
-            await served.until(lambda: any(one.blocked is not None for one in served.server.connections))
-            await asyncio.sleep(0.05)
-            (connection,) = served.server.connections
-            assert connection.transport.get_write_buffer_size() < 512 * 1024
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert (b"chunked" in head) == (not headers)
-            found = bytearray()
-            if headers:
-                found += await reader.readexactly(len(body))
-            else:
-                while size := int(await reader.readuntil(b"\r\n"), 16):
-                    found += (await reader.readexactly(size + 2))[:-2]
-            assert found == body
-            writer.close()
-
-    _run(test)
+    async with _Served(large) as served:
+        reader, writer = await served.client()
+        writer.write(ASK)
+        await served.until(lambda: any(one.blocked is not None for one in served.server.connections))
+        await asyncio.sleep(0.05)
+        (connection,) = served.server.connections
+        assert connection.transport.get_write_buffer_size() < 512 * 1024
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert (b"chunked" in head) == (not headers)
+        found = bytearray()
+        if headers:
+            found += await reader.readexactly(len(body))
+        else:
+            while size := int(await reader.readuntil(b"\r\n"), 16):
+                found += (await reader.readexactly(size + 2))[:-2]
+        assert found == body
+        writer.close()
 
 
-def test_who_takes_nothing_and_asks_for_more_loses_it_too() -> None:
+async def test_who_takes_nothing_and_asks_for_more_loses_it_too() -> None:
     """The limit of the head that comes next is not that of the reply before it."""
-
-    async def test() -> None:
-        async with _Served(_endless, reply=0.2) as served:
-            _, writer = await served.client()
-            writer.write(ASK)
-            await served.until(lambda: any(one.blocked is not None for one in served.server.connections))
-            writer.write(ASK)
-            await served.until(lambda: not served.server.tasks and not served.server.connections)
-            writer.close()
-
-    _run(test)
+    async with _Served(_endless, reply=0.2) as served:
+        _, writer = await served.client()
+        writer.write(ASK)
+        await served.until(lambda: any(one.blocked is not None for one in served.server.connections))
+        writer.write(ASK)
+        await served.until(lambda: not served.server.tasks and not served.server.connections)
+        writer.close()
 
 
 async def test_a_body_that_has_arrived_can_be_taken_at_once() -> None:
@@ -180,63 +165,54 @@ async def test_an_application_is_told_once_when_its_client_leaves() -> None:
     assert not served.faults
 
 
-def test_line_ends_between_requests_are_none() -> None:
+async def test_line_ends_between_requests_are_none() -> None:
     async def hello(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"hi"})
 
-    async def test() -> None:
-        async with _Served(hello, head=0.2) as served:
-            reader, writer = await served.client()
-            writer.write(ASK)
-            await reader.readuntil(b"\r\n\r\nhi")
-            writer.write(b"\r\n")
-            assert await reader.read() == b""  # it is closed as idle, without a word about a request that never was
-            writer.close()
-            reader, writer = await served.client()
-            writer.write(ASK)
-            await reader.readuntil(b"\r\n\r\nhi")
-            writer.write(b"\r\n")
-            await asyncio.sleep(0.01)
-            for connection in list(served.server.connections):
-                connection.close_soon()
-            assert await reader.read() == b""
-            writer.close()
-
-    _run(test)
+    async with _Served(hello, head=0.2) as served:
+        reader, writer = await served.client()
+        writer.write(ASK)
+        await reader.readuntil(b"\r\n\r\nhi")
+        writer.write(b"\r\n")
+        assert await reader.read() == b""  # it is closed as idle, without a word about a request that never was
+        writer.close()
+        reader, writer = await served.client()
+        writer.write(ASK)
+        await reader.readuntil(b"\r\n\r\nhi")
+        writer.write(b"\r\n")
+        await asyncio.sleep(0.01)
+        for connection in list(served.server.connections):
+            connection.close_soon()
+        assert await reader.read() == b""
+        writer.close()
 
 
-def test_a_head_that_has_begun_has_little_time_when_the_gateway_is_about_to_stop() -> None:
-    async def test() -> None:
-        async with _Served(_endless, rest=0.2) as served:
-            reader, writer = await served.client()
-            writer.write(b"GET / HT")
-            await served.until(lambda: any(one._parser.head_has_begun for one in served.server.connections))
-            for connection in list(served.server.connections):
-                connection.close_soon()
-            assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
-            writer.close()
-
-    _run(test)
+async def test_a_head_that_has_begun_has_little_time_when_the_gateway_is_about_to_stop() -> None:
+    async with _Served(_endless, rest=0.2) as served:
+        reader, writer = await served.client()
+        writer.write(b"GET / HT")
+        await served.until(lambda: any(one._parser.head_has_begun for one in served.server.connections))
+        for connection in list(served.server.connections):
+            connection.close_soon()
+        assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+        writer.close()
 
 
-def test_who_takes_a_reply_slowly_has_all_of_it() -> None:
-    async def test() -> None:
-        async with _Served(_endless, reply=0.5) as served:
-            reader, writer = await served.client()
-            writer.write(ASK)
-            size = 0
-            while size < 1000 * 65536:
-                size += len(await reader.read(1024 * 1024))
-                await asyncio.sleep(0.001)
-            assert served.server.connections
-            writer.close()
-
-    _run(test)
+async def test_who_takes_a_reply_slowly_has_all_of_it() -> None:
+    async with _Served(_endless, reply=0.5) as served:
+        reader, writer = await served.client()
+        writer.write(ASK)
+        size = 0
+        while size < 1000 * 65536:
+            size += len(await reader.read(1024 * 1024))
+            await asyncio.sleep(0.001)
+        assert served.server.connections
+        writer.close()
 
 
 @pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
-def test_who_has_taken_all_may_wait_for_more(more: bytes) -> None:
+async def test_who_has_taken_all_may_wait_for_more(more: bytes) -> None:
     has_waited = asyncio.Event()
 
     async def pauses(scope: Scope, receive: Receive, send: Send) -> None:
@@ -246,55 +222,46 @@ def test_who_has_taken_all_may_wait_for_more(more: bytes) -> None:
         await has_waited.wait()
         await send({"type": "http.response.body", "body": b"the end"})
 
-    async def test() -> None:
-        async with _Served(pauses, reply=0.2) as served:
-            reader, writer = await served.client()
-            writer.write(ASK[:-2] + more + b"\r\n")
-            size = 0
-            while size < 20_000_000:
-                size += len(await reader.read(1024 * 1024))
-            await asyncio.sleep(0.5)
-            has_waited.set()
-            assert b"the end" in await reader.readuntil(b"0\r\n\r\n")
-            writer.close()
-
-    _run(test)
+    async with _Served(pauses, reply=0.2) as served:
+        reader, writer = await served.client()
+        writer.write(ASK[:-2] + more + b"\r\n")
+        size = 0
+        while size < 20_000_000:
+            size += len(await reader.read(1024 * 1024))
+        await asyncio.sleep(0.5)
+        has_waited.set()
+        assert b"the end" in await reader.readuntil(b"0\r\n\r\n")
+        writer.close()
 
 
-def test_a_reply_that_nobody_takes_does_not_keep_its_connection_for_ever() -> None:
+async def test_a_reply_that_nobody_takes_does_not_keep_its_connection_for_ever() -> None:
     async def much(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"x")]})
         await send({"type": "http.response.body", "body": b"x" * 20_000_000})
 
-    async def test() -> None:
-        async with _Served(much, reply=0.2) as served:
-            _, writer = await served.client()
-            writer.write(ASK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-            await served.until(lambda: bool(served.server.connections))
-            await served.until(lambda: not served.server.connections)
-            writer.close()
-
-    _run(test)
+    async with _Served(much, reply=0.2) as served:
+        _, writer = await served.client()
+        writer.write(ASK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        await served.until(lambda: bool(served.server.connections))
+        await served.until(lambda: not served.server.connections)
+        writer.close()
 
 
-def test_who_goes_on_sending_after_a_refusal_is_heard_only_for_a_while() -> None:
+async def test_who_goes_on_sending_after_a_refusal_is_heard_only_for_a_while() -> None:
     async def refuses(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"no"})
 
-    async def test() -> None:
-        async with _Served(refuses, rest=0.2) as served:
-            reader, writer = await served.client()
-            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 5_000_000)
-            assert (await reader.readuntil(b"\r\n\r\nno")).startswith(b"HTTP/1.1 413 ")
-            assert await reader.read() == b""
-            await served.until(lambda: not served.server.connections)
-            writer.close()
-
-    _run(test)
+    async with _Served(refuses, rest=0.2) as served:
+        reader, writer = await served.client()
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 5_000_000)
+        assert (await reader.readuntil(b"\r\n\r\nno")).startswith(b"HTTP/1.1 413 ")
+        assert await reader.read() == b""
+        await served.until(lambda: not served.server.connections)
+        writer.close()
 
 
-def test_requests_that_wait_for_their_turn_stay_with_their_sender() -> None:
+async def test_requests_that_wait_for_their_turn_stay_with_their_sender() -> None:
     """Only a few of those that follow a request are read before it is answered."""
     asked, may_end = asyncio.Event(), asyncio.Event()
 
@@ -304,24 +271,21 @@ def test_requests_that_wait_for_their_turn_stay_with_their_sender() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 
-    async def test() -> None:
-        async with _Served(waits) as served:
-            reader, writer = await served.client()
-            writer.write(ASK * 600_000)
-            await asked.wait()
-            for _ in range(200):
-                await asyncio.sleep(0)
-            assert writer.transport.get_write_buffer_size() > 5_000_000
-            may_end.set()
-            for _ in range(20):  # and then they have it
-                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
-                assert await reader.readexactly(2) == b"ok"
-            writer.transport.abort()
-
-    _run(test)
+    async with _Served(waits) as served:
+        reader, writer = await served.client()
+        writer.write(ASK * 600_000)
+        await asked.wait()
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert writer.transport.get_write_buffer_size() > 5_000_000
+        may_end.set()
+        for _ in range(20):  # and then they have it
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            assert await reader.readexactly(2) == b"ok"
+        writer.transport.abort()
 
 
-def test_a_body_that_nobody_reads_stays_with_its_sender() -> None:
+async def test_a_body_that_nobody_reads_stays_with_its_sender() -> None:
     """What has arrived and was not taken is bounded."""
     asked, may_end = asyncio.Event(), asyncio.Event()
 
@@ -337,37 +301,31 @@ def test_a_body_that_nobody_reads_stays_with_its_sender() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": str(size).encode()})
 
-    async def test() -> None:
-        async with _Served(waits) as served:
-            reader, writer = await served.client()
-            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n" + b"x" * 50_000_000)
-            await asked.wait()
-            for _ in range(200):
-                await asyncio.sleep(0)
-            assert writer.transport.get_write_buffer_size() > 10_000_000
-            may_end.set()
-            assert b"50000000" in await reader.readuntil(b"0\r\n\r\n")
-            writer.close()
-
-    _run(test)
+    async with _Served(waits) as served:
+        reader, writer = await served.client()
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n" + b"x" * 50_000_000)
+        await asked.wait()
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert writer.transport.get_write_buffer_size() > 10_000_000
+        may_end.set()
+        assert b"50000000" in await reader.readuntil(b"0\r\n\r\n")
+        writer.close()
 
 
 @pytest.mark.parametrize("name", [b"x-a", b"x-a\r\nx-b: 1", b"x-a\n"])
 @pytest.mark.parametrize("value", [b"good", b"bad\r\nx-c: 2", b"bad\n", b"bad\rx"])
-def test_no_header_of_a_reply_makes_another(name: bytes, value: bytes) -> None:
+async def test_no_header_of_a_reply_makes_another(name: bytes, value: bytes) -> None:
     async def answers(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(name, value)]})
         await send({"type": "http.response.body", "body": b"all"})
 
-    async def test() -> None:
-        async with _Served(answers) as served:
-            reader, writer = await served.client()
-            writer.write(ASK)
-            if (name, value) == (b"x-a", b"good"):
-                assert b"x-a: good\r\n" in await reader.readuntil(b"0\r\n\r\n")
-            else:
-                with suppress(ConnectionError):
-                    assert await reader.read() == b""
-            writer.close()
-
-    _run(test)
+    async with _Served(answers) as served:
+        reader, writer = await served.client()
+        writer.write(ASK)
+        if (name, value) == (b"x-a", b"good"):
+            assert b"x-a: good\r\n" in await reader.readuntil(b"0\r\n\r\n")
+        else:
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()

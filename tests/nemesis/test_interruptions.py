@@ -22,7 +22,6 @@ _T = TypeVar("_T")
 _KILLS = 10
 _CUT_AT, _CUT_SECONDS = 5, 2.0
 _STEP_SECONDS = 60.0  # from one word to the next, on a busy machine
-_SECONDS = 280
 _TOOL = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
 
 
@@ -119,23 +118,20 @@ def _client(address: str) -> httpx2.AsyncClient:
 
 
 @pytest.mark.slow  # tests/cluster has each of these interruptions alone
-def test_a_client_has_every_byte_once_and_the_agent_ran_once(tmp_path: Path) -> None:
-    async def test() -> None:
-        options = Options(settings={"lease_seconds": "20", "beat_seconds": "0.5"})
-        async with cluster(tmp_path, options) as running:
-            async with _client(running.address) as client:
-                run, shown = await _interrupted(running, client)
-            (stored,) = await Observer(lambda: running.url).runs()
-            assert sum(len(member.ended) for member in running.members.values()) == _KILLS
-        assert (stored.id, stored.state, stored.epoch) == (run, "completed", 1)
-        stored_ones = [(event.number, event.data) for event in stored.events if event.data]
-        assert [(one.number, one.data) for one in shown] == stored_ones
-        assert text_of(stored) == "".join(f"word {number} result {number} " for number in range(_KILLS))
-        (agent,) = agents(running.witness)
-        assert agent.question == "question-1"
-        history = History(
-            asked=(run,), readers=(("reader", run),), finished=(("reader", run),), shown=tuple(shown), runs=(stored,)
-        )
-        assert violations(history) == []
-
-    asyncio.run(asyncio.wait_for(test(), _SECONDS))
+async def test_a_client_has_every_byte_once_and_the_agent_ran_once(tmp_path: Path) -> None:
+    options = Options(settings={"lease_seconds": "20", "beat_seconds": "0.5"})
+    async with cluster(tmp_path, options) as running:
+        async with _client(running.address) as client:
+            run, shown = await _interrupted(running, client)
+        (stored,) = await Observer(lambda: running.url).runs()
+        assert sum(len(member.ended) for member in running.members.values()) == _KILLS
+    assert (stored.id, stored.state, stored.epoch) == (run, "completed", 1)
+    stored_ones = [(event.number, event.data) for event in stored.events if event.data]
+    assert [(one.number, one.data) for one in shown] == stored_ones
+    assert text_of(stored) == "".join(f"word {number} result {number} " for number in range(_KILLS))
+    (agent,) = agents(running.witness)
+    assert agent.question == "question-1"
+    history = History(
+        asked=(run,), readers=(("reader", run),), finished=(("reader", run),), shown=tuple(shown), runs=(stored,)
+    )
+    assert violations(history) == []

@@ -15,8 +15,6 @@ from nemesis.history import Agent
 from nemesis.witness import agents, is_alive
 from tools.cluster.member import Member
 
-_SECONDS = 120
-
 
 def _prompt(*steps: dict[str, object]) -> str:
     return f"standin: program\n---\n{json.dumps(steps)}\n--- end"
@@ -47,30 +45,27 @@ def _runner_of(running: Cluster, agent: Agent) -> Member:
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("hosts", ["one", "one, with one data directory"])
-def test_its_silent_agent_has_ended_before_the_next_one_starts(
+async def test_its_silent_agent_has_ended_before_the_next_one_starts(
     tmp_path: Path, hosts: Hosts, number: signal.Signals
 ) -> None:
-    async def test() -> None:
-        async with (
-            cluster(tmp_path, Options(hosts=hosts)) as running,
-            httpx2.AsyncClient(base_url=running.address) as client,
-        ):
-            (running.folder_of(ONE) / "work").mkdir()
-            silent = await _asked(client, {"message": _prompt({"say": "one"}, {"pause_ms": 600_000})})
-            await _until(lambda: len(agents(running.witness)) == 1)
-            (first,) = agents(running.witness)
-            runner = _runner_of(running, first)
-            if number == signal.SIGKILL:
-                runner.kill()
-            else:
-                runner.signal(number)
-            body = {"message": _prompt({"say": "two"}), "conversationId": silent["conversationId"]}
-            await _asked(client, body)
-            await _until(lambda: len(agents(running.witness)) == 2)
-            second = agents(running.witness)[1]
-            assert second.folder == first.folder
-            assert second.alone
-            assert not is_alive(first.pid, running.witness)
-            runner.signal(signal.SIGCONT)
-
-    asyncio.run(asyncio.wait_for(test(), _SECONDS))
+    async with (
+        cluster(tmp_path, Options(hosts=hosts)) as running,
+        httpx2.AsyncClient(base_url=running.address) as client,
+    ):
+        (running.folder_of(ONE) / "work").mkdir()
+        silent = await _asked(client, {"message": _prompt({"say": "one"}, {"pause_ms": 600_000})})
+        await _until(lambda: len(agents(running.witness)) == 1)
+        (first,) = agents(running.witness)
+        runner = _runner_of(running, first)
+        if number == signal.SIGKILL:
+            runner.kill()
+        else:
+            runner.signal(number)
+        body = {"message": _prompt({"say": "two"}), "conversationId": silent["conversationId"]}
+        await _asked(client, body)
+        await _until(lambda: len(agents(running.witness)) == 2)
+        second = agents(running.witness)[1]
+        assert second.folder == first.folder
+        assert second.alone
+        assert not is_alive(first.pid, running.witness)
+        runner.signal(signal.SIGCONT)

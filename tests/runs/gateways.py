@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from time import time_ns
 
-from cursor_gateway.runs.admission import Runs, Shares
+from cursor_gateway.fair_places import Shares
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.queue import QueueLimits, RunQueue
 from cursor_gateway.runs.run_service import Defaults

@@ -14,8 +14,9 @@ from cursor_gateway.errors import (
     AgentUnauthenticated,
     ModelUnavailable,
 )
+from cursor_gateway.fair_places import Shares
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.runs.admission import Runs, Shares
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.repeats import AccountErrors, forget_account_errors
 from cursor_gateway.runs.run import Run

@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from cursor_gateway.errors import RunCancelled, ShuttingDown, TooManyRuns
+from cursor_gateway.fair_places import Shares
+from cursor_gateway.fair_threads import KeyedLocks
 from cursor_gateway.runs import admission
-from cursor_gateway.runs.admission import KeyedLocks, Runs, Shares
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.store.base import Idempotency
 from tests.runs.scripted import (
@@ -295,22 +297,19 @@ async def test_runs_may_finish_while_the_registry_drains() -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_runs_that_do_not_finish_in_time_are_ended_and_say_why(loop: Loop) -> None:
-    async def live() -> None:
-        source = ScriptedSource([say("Half"), forever()])
-        runs = Runs(source, ENDLESS, Shares(max_runs=3))
-        begun = [start(runs, f"chat_{number}") for number in range(2)]
-        await turns_of_the_loop()
-        unbegun = start(runs, "chat_2")
-        await asyncio.gather(runs.close(0), runs.close(0))
-        for run in [*begun, unbegun]:
-            assert run.done is not None
-            assert run.done.failure is not None
-            assert run.done.failure.code == "shutting_down"
-        assert source.ended == len(source.turns)
-        assert runs.running == 0
-
-    loop(live())
+async def test_runs_that_do_not_finish_in_time_are_ended_and_say_why(loop: Loop) -> None:
+    source = ScriptedSource([say("Half"), forever()])
+    runs = Runs(source, ENDLESS, Shares(max_runs=3))
+    begun = [start(runs, f"chat_{number}") for number in range(2)]
+    await turns_of_the_loop()
+    unbegun = start(runs, "chat_2")
+    await asyncio.gather(runs.close(0), runs.close(0))
+    for run in [*begun, unbegun]:
+        assert run.done is not None
+        assert run.done.failure is not None
+        assert run.done.failure.code == "shutting_down"
+    assert source.ended == len(source.turns)
+    assert runs.running == 0
 
 
 async def test_an_agent_that_lingers_is_not_waited_for_longer_than_agents_take_to_end(

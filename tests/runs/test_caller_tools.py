@@ -50,19 +50,16 @@ def with_tools(log: LiveLog | None = None) -> Run:
     ],
     ids=["one read", "after the start", "after the end", "before the result", "one by one"],
 )
-def test_a_command_that_ran_here_fails_the_run(loop: Loop, reads: list[list[AgentEvent]]) -> None:
-    async def live() -> None:
-        run = with_tools()
-        run.start(turn(), driven_by(ScriptedSource([[STARTED], *reads])))
-        await run.gone()
-        assert run.done is not None
-        assert run.done.failure is not None
-        assert run.done.failure.code == "agent_unconfined"
-        assert [isinstance(event, Done) for event in run.log.events].count(True) == 1
-        shown = [event.document for event in run.log.events if isinstance(event, DocumentEnded)]
-        assert isinstance(shown[0], TerminalCommandDocument)
-
-    loop(live())
+async def test_a_command_that_ran_here_fails_the_run(loop: Loop, reads: list[list[AgentEvent]]) -> None:
+    run = with_tools()
+    run.start(turn(), driven_by(ScriptedSource([[STARTED], *reads])))
+    await run.gone()
+    assert run.done is not None
+    assert run.done.failure is not None
+    assert run.done.failure.code == "agent_unconfined"
+    assert [isinstance(event, Done) for event in run.log.events].count(True) == 1
+    shown = [event.document for event in run.log.events if isinstance(event, DocumentEnded)]
+    assert isinstance(shown[0], TerminalCommandDocument)
 
 
 class SlowLog(UnstoredLog):
@@ -78,30 +75,26 @@ class SlowLog(UnstoredLog):
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_is(loop: Loop) -> None:
+async def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_is(loop: Loop) -> None:
     """Its output is not read while the store is slow, but its calls arrive."""
-
-    async def live() -> None:
-        may_store = asyncio.Event()
-        run = with_tools(SlowLog(may_store))
-        source = ScriptedSource([[STARTED], say("One. "), say("Two."), forever()])
-        run.start(turn(), driven_by(source))
-        while not run.is_storing:
-            await asyncio.sleep(0)
-        call = asyncio.ensure_future(run.call("weather", {}))
-        await asyncio.sleep(0.1)
-        shown = run.machine.calls.shown
-        may_store.set()
-        assert not shown
-        while not run.log.state.paused_at:
-            await asyncio.sleep(0.001)
-        await run.log.flush()
-        text = "".join(map(source_text, run.log.events[: run.log.state.paused_at]))
-        assert text == "One. Two."
-        await run.abandon()
-        await asyncio.wait([call])
-
-    loop(live())
+    may_store = asyncio.Event()
+    run = with_tools(SlowLog(may_store))
+    source = ScriptedSource([[STARTED], say("One. "), say("Two."), forever()])
+    run.start(turn(), driven_by(source))
+    while not run.is_storing:
+        await asyncio.sleep(0)
+    call = asyncio.ensure_future(run.call("weather", {}))
+    await asyncio.sleep(0.1)
+    shown = run.machine.calls.shown
+    may_store.set()
+    assert not shown
+    while not run.log.state.paused_at:
+        await asyncio.sleep(0.001)
+    await run.log.flush()
+    text = "".join(map(source_text, run.log.events[: run.log.state.paused_at]))
+    assert text == "One. Two."
+    await run.abandon()
+    await asyncio.wait([call])
 
 
 async def test_repeated_results_get_the_reply_after_the_last_pause_that_waited_for_one_of_them() -> None:

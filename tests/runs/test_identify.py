@@ -42,9 +42,7 @@ async def test_a_retry_joins_the_run_while_it_goes_on_and_when_it_has_ended(tmp_
 
 
 @pytest.mark.parametrize(("minutes", "is_new"), [(14, False), (16, True)])
-async def test_a_numbered_retry_comes_within_minutes_of_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: int, is_new: bool
-) -> None:
+async def test_a_numbered_retry_comes_within_minutes_of_the_end(tmp_path: Path, minutes: int, is_new: bool) -> None:
     """Later it is of another question with the same words, whose first attempt did not arrive."""
     place = Place(tmp_path, ScriptedSource(ANSWERS))
     first = await place.service.take(asking(attempt="retry"))

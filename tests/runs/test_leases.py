@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from cursor_gateway.errors import ConversationBusy, GatewayRestarted, StoreUnavailable
+from cursor_gateway.fair_places import Shares
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs import service
-from cursor_gateway.runs.admission import Runs, Shares
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import end_interrupted_runs
 from cursor_gateway.runs.run import Run

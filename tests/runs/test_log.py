@@ -135,33 +135,32 @@ def test_what_readers_see_is_stored_before(store: Flaky) -> None:
     assert asyncio.run(written.after(1)) == SAID[1:]
 
 
-def test_what_is_added_between_two_turns_is_stored_together(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_added_between_two_turns_is_stored_together(
+    store: Flaky, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Unless somebody waits for it."""
+    written = LiveLog(store, new_run("run", "conv_run"), Clock(), must_store_seconds=60)
+    assert await written.begin() is None
+    written.add(SAID[:1])
+    await written.flush(is_paced=True)
+    assert (store.asked, written.count) == (2, 1)  # the first turn is at once
+    written.add(SAID[1:2])
+    flushing = asyncio.create_task(written.flush(is_paced=True))
+    await asyncio.sleep(0)
+    written.add(SAID[2:3])
+    assert (store.asked, written.waiting) == (2, 2)
+    await flushing
+    assert (store.asked, written.count, written.waiting) == (3, 3, 0)
+    monkeypatch.setattr(pace, "_SECONDS", 1000.0)
+    written.add(SAID[3:4])
+    await written.flush(is_paced=True)
+    written.add(SAID[4:])
+    flushing = asyncio.create_task(written.flush(is_paced=True))
+    await asyncio.sleep(0)
+    await written.flush()
+    await flushing
+    assert (store.asked, written.done) == (5, SAID[-1])
 
-    async def live() -> None:
-        written = LiveLog(store, new_run("run", "conv_run"), Clock(), must_store_seconds=60)
-        assert await written.begin() is None
-        written.add(SAID[:1])
-        await written.flush(is_paced=True)
-        assert (store.asked, written.count) == (2, 1)  # the first turn is at once
-        written.add(SAID[1:2])
-        flushing = asyncio.create_task(written.flush(is_paced=True))
-        await asyncio.sleep(0)
-        written.add(SAID[2:3])
-        assert (store.asked, written.waiting) == (2, 2)
-        await flushing
-        assert (store.asked, written.count, written.waiting) == (3, 3, 0)
-        monkeypatch.setattr(pace, "_SECONDS", 1000.0)
-        written.add(SAID[3:4])
-        await written.flush(is_paced=True)
-        written.add(SAID[4:])
-        flushing = asyncio.create_task(written.flush(is_paced=True))
-        await asyncio.sleep(0)
-        await written.flush()
-        await flushing
-        assert (store.asked, written.done) == (5, SAID[-1])
-
-    asyncio.run(asyncio.wait_for(live(), 60))
     assert blocking(store).events("run", ME).events == SAID
 
 
@@ -262,32 +261,29 @@ async def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store
     assert run.log.is_complete  # there is nothing to try again
 
 
-def test_nobody_waits_for_the_pace_at_the_end_of_an_answer_and_at_a_question(
+async def test_nobody_waits_for_the_pace_at_the_end_of_an_answer_and_at_a_question(
     store: Flaky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where somebody waits: for the whole answer, although the agent has not exited, or to be asked."""
     monkeypatch.setattr(pace, "_SECONDS", 1000.0)
 
-    async def live() -> None:
-        more, ends, exits = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        a, b, c, d = ([word] for word in say(*"abcd"))
-        script: list[Step] = [[STARTED], a, b, Until(more), c, Until(ends), d, [FINISHED], Until(exits)]
-        written = LiveLog(store, new_run("run", "conv_run"), Clock(), must_store_seconds=60)
-        assert await written.begin() is None
-        run = Run(info("run", "conv_run"), written, RunPlan(asks_others=True))
-        run.start(turn("run"), driven_by(ScriptedSource(script)))
-        await true(lambda: run.added and run.count == run.added)
-        more.set()
-        await true(lambda: run.count < run.added)  # the rest waits for its turn
-        asked = asyncio.create_task(run.answer("call", Question(tool="ask", title="", questions=[])))
-        await true(lambda: run.is_waiting and run.count == run.added)
-        asked.cancel()
-        ends.set()
-        assert (await run.finished()).failure is None
-        exits.set()
-        await run.gone()
-
-    asyncio.run(asyncio.wait_for(live(), 20))
+    more, ends, exits = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    a, b, c, d = ([word] for word in say(*"abcd"))
+    script: list[Step] = [[STARTED], a, b, Until(more), c, Until(ends), d, [FINISHED], Until(exits)]
+    written = LiveLog(store, new_run("run", "conv_run"), Clock(), must_store_seconds=60)
+    assert await written.begin() is None
+    run = Run(info("run", "conv_run"), written, RunPlan(asks_others=True))
+    run.start(turn("run"), driven_by(ScriptedSource(script)))
+    await true(lambda: run.added and run.count == run.added)
+    more.set()
+    await true(lambda: run.count < run.added)  # the rest waits for its turn
+    asked = asyncio.create_task(run.answer("call", Question(tool="ask", title="", questions=[])))
+    await true(lambda: run.is_waiting and run.count == run.added)
+    asked.cancel()
+    ends.set()
+    assert (await run.finished()).failure is None
+    exits.set()
+    await run.gone()
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -383,7 +379,6 @@ async def test_what_the_store_has_forgotten_is_sent_again(store: Flaky, forgotte
 
 async def test_what_it_has_forgotten_is_sent_again_with_what_it_has_refused(store: Flaky) -> None:
     """Which readers have seen, too."""
-
     log = log_of(store)
     for event in SAID[:2]:
         await write(log, [event])

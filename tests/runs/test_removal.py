@@ -5,12 +5,12 @@ from pathlib import Path
 
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.runs.conversations import Conversations, Removals
-from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.leftovers import NOTE, NotedSession, note_session
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.change_log import ChangeLog, TurnStep
+from cursor_gateway.workspace.permissions import Permissions
 from tests.runs.scripted import ScriptedSource
 
 

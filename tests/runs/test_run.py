@@ -67,22 +67,19 @@ def texts(run: Run) -> str:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_run_says_what_its_source_says(loop: Loop) -> None:
-    async def live() -> None:
-        run, watcher = new_run(), Watcher()
-        source = ScriptedSource([[STARTED], say("Hello "), say("you", "."), [FINISHED]])
-        ended = begin(run, source, watcher)
-        assert (run.done, folded(run), run.log.events) == (None, None, [])
-        assert await run.finished() is run.done
-        assert (code(run), texts(run)) == (None, "Hello you.")
-        await run.gone()
-        assert (ended, source.ended) == (["ended"], 1)
-        assert watcher.seen == ["started", "first_event", "ended"]
-        assert run.session_id == "session-1"
-        assert run.first_event_seconds is not None
-        assert 0 <= run.first_event_seconds <= run.seconds
-
-    loop(live())
+async def test_a_run_says_what_its_source_says(loop: Loop) -> None:
+    run, watcher = new_run(), Watcher()
+    source = ScriptedSource([[STARTED], say("Hello "), say("you", "."), [FINISHED]])
+    ended = begin(run, source, watcher)
+    assert (run.done, folded(run), run.log.events) == (None, None, [])
+    assert await run.finished() is run.done
+    assert (code(run), texts(run)) == (None, "Hello you.")
+    await run.gone()
+    assert (ended, source.ended) == (["ended"], 1)
+    assert watcher.seen == ["started", "first_event", "ended"]
+    assert run.session_id == "session-1"
+    assert run.first_event_seconds is not None
+    assert 0 <= run.first_event_seconds <= run.seconds
 
 
 class GroupedSource(ScriptedSource):
@@ -102,15 +99,12 @@ class GroupedSource(ScriptedSource):
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_task_group_that_fails_does_not_cancel_the_run(loop: Loop) -> None:
-    async def live() -> None:
-        run = new_run()
-        begin(run, GroupedSource([]))
-        await run.finished()
-        assert code(run) == "agent_overloaded"
-        await run.gone()
-
-    loop(live())
+async def test_a_task_group_that_fails_does_not_cancel_the_run(loop: Loop) -> None:
+    run = new_run()
+    begin(run, GroupedSource([]))
+    await run.finished()
+    assert code(run) == "agent_overloaded"
+    await run.gone()
 
 
 @pytest.mark.parametrize(
@@ -216,32 +210,26 @@ async def test_events_without_words_for_readers_are_not_the_first() -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_run_that_is_stopped_before_it_began_never_starts_an_agent(loop: Loop) -> None:
-    async def live() -> None:
-        run, source, watcher = new_run(), ScriptedSource([forever()]), Watcher()
-        ended = begin(run, source, watcher)
-        run.stop(STOP)
-        assert (await run.finished()).failure == STOP.failure()
-        await run.gone()
-        assert (source.turns, ended, watcher.seen) == ([], ["ended"], ["started", "ended"])
-
-    loop(live())
+async def test_a_run_that_is_stopped_before_it_began_never_starts_an_agent(loop: Loop) -> None:
+    run, source, watcher = new_run(), ScriptedSource([forever()]), Watcher()
+    ended = begin(run, source, watcher)
+    run.stop(STOP)
+    assert (await run.finished()).failure == STOP.failure()
+    await run.gone()
+    assert (source.turns, ended, watcher.seen) == ([], ["ended"], ["started", "ended"])
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("turns", range(4))
-def test_a_run_can_be_stopped_at_any_moment(loop: Loop, turns: int) -> None:
-    async def live() -> None:
-        run, source = new_run(), ScriptedSource([[STARTED], say("Half"), forever()])
-        ended = begin(run, source)
-        await turns_of_the_loop(turns)
-        run.stop(STOP)
-        run.stop(ShuttingDown("Too late: the first reason stands."))
-        await run.gone()
-        assert code(run) == "cancelled"
-        assert (ended, source.ended) == (["ended"], len(source.turns))
-
-    loop(live())
+async def test_a_run_can_be_stopped_at_any_moment(loop: Loop, turns: int) -> None:
+    run, source = new_run(), ScriptedSource([[STARTED], say("Half"), forever()])
+    ended = begin(run, source)
+    await turns_of_the_loop(turns)
+    run.stop(STOP)
+    run.stop(ShuttingDown("Too late: the first reason stands."))
+    await run.gone()
+    assert code(run) == "cancelled"
+    assert (ended, source.ended) == (["ended"], len(source.turns))
 
 
 async def test_a_stop_after_the_answer_changes_nothing() -> None:
@@ -383,31 +371,26 @@ def limits(**seconds: float) -> Timeouts:
         ([say("Half")], "run_seconds", "took longer than 0.001 s"),
     ],
 )
-def test_each_limit_ends_a_run_that_would_never_end(loop: Loop, script: list[Step], limit: str, expected: str) -> None:
-    async def live() -> None:
-        run = new_run()
-        begin(run, ScriptedSource([*script, forever()]), limits=limits(**{limit: 0.001}))
-        await run.gone()
-        assert code(run) == "agent_timed_out"
-        assert run.done is not None
-        assert run.done.failure is not None
-        assert expected in run.done.failure.message
-        assert run.done.envelope.metadata.duration_ms >= 1
-
-    loop(live())
+async def test_each_limit_ends_a_run_that_would_never_end(
+    loop: Loop, script: list[Step], limit: str, expected: str
+) -> None:
+    run = new_run()
+    begin(run, ScriptedSource([*script, forever()]), limits=limits(**{limit: 0.001}))
+    await run.gone()
+    assert code(run) == "agent_timed_out"
+    assert run.done is not None
+    assert run.done.failure is not None
+    assert expected in run.done.failure.message
+    assert run.done.envelope.metadata.duration_ms >= 1
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_limit_of_no_time_at_all_ends_a_run(loop: Loop) -> None:
+async def test_a_limit_of_no_time_at_all_ends_a_run(loop: Loop) -> None:
     """A loop may call back at once instead of setting a timer."""
-
-    async def live() -> None:
-        run = new_run()
-        begin(run, ScriptedSource([forever()]), limits=limits(first_event_seconds=0.0))
-        await run.gone()
-        assert code(run) == "agent_timed_out"
-
-    loop(live())
+    run = new_run()
+    begin(run, ScriptedSource([forever()]), limits=limits(first_event_seconds=0.0))
+    await run.gone()
+    assert code(run) == "agent_timed_out"
 
 
 @pytest.mark.parametrize(
@@ -501,24 +484,20 @@ async def test_a_reader_that_leaves_is_woken_and_counted_out() -> None:
     await run.abandon()
 
 
-def test_a_reader_waits_as_long_as_it_is_told_however_long_it_waited_before() -> None:
+async def test_a_reader_waits_as_long_as_it_is_told_however_long_it_waited_before() -> None:
     """One timer serves many waits."""
-
-    async def live() -> None:
-        loop, run = asyncio.get_running_loop(), new_run()
-        begin(run, ScriptedSource([forever()]))
-        with run.reader() as reader:
-            loop.call_soon(run.log.wake_readers)
-            assert await reader.next(600) == []
-            assert await reader.next(0.02) == []  # although the timer was set for later
-            loop.call_soon(run.log.wake_readers)
-            assert await reader.next(0.02) == []
-            began = loop.time()
-            assert await reader.next(0.1) == []  # although it fires earlier
-            assert loop.time() >= began + 0.09
-        await run.abandon()
-
-    asyncio.run(asyncio.wait_for(live(), 60))
+    loop, run = asyncio.get_running_loop(), new_run()
+    begin(run, ScriptedSource([forever()]))
+    with run.reader() as reader:
+        loop.call_soon(run.log.wake_readers)
+        assert await reader.next(600) == []
+        assert await reader.next(0.02) == []  # although the timer was set for later
+        loop.call_soon(run.log.wake_readers)
+        assert await reader.next(0.02) == []
+        began = loop.time()
+        assert await reader.next(0.1) == []  # although it fires earlier
+        assert loop.time() >= began + 0.09
+    await run.abandon()
 
 
 async def test_a_reader_that_leaves_while_events_arrive_misses_none_that_were_there() -> None:

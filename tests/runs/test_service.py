@@ -15,13 +15,14 @@ import pytest
 from msgspec.structs import replace
 
 from cursor_gateway import errors
+from cursor_gateway.fair_places import Shares
 from cursor_gateway.model.agent_events import RunFailed
 from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage
 from cursor_gateway.model.requests import WhenBusy
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs import starter
-from cursor_gateway.runs.admission import Runs, Shares
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import RunHandle, StoredRun, response_of
 from cursor_gateway.runs.run import Run

@@ -132,16 +132,13 @@ async def test_who_leaves_is_woken(store: SqliteStore, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("is_over", [True, False])
-def test_one_that_is_deleted_keeps_nobody_waiting(store: SqliteStore, is_over: bool) -> None:
+async def test_one_that_is_deleted_keeps_nobody_waiting(store: SqliteStore, is_over: bool) -> None:
     elsewhere = Elsewhere(store)
     elsewhere.says(*(SAID if is_over else SAID[:2]))
 
-    async def live() -> None:
-        run = await found(store)
-        reader = run.reader()
-        assert await store.delete_conversation("conv", ME)
-        while not reader.has_left:
-            assert await reader.next() == []
-            await turns_of_the_loop()
-
-    asyncio.run(asyncio.wait_for(live(), 60))
+    run = await found(store)
+    reader = run.reader()
+    assert await store.delete_conversation("conv", ME)
+    while not reader.has_left:
+        assert await reader.next() == []
+        await turns_of_the_loop()

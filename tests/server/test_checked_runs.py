@@ -15,10 +15,11 @@ from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import WholeAnswer
 from cursor_gateway.dialects.errors import OWN_ERRORS
 from cursor_gateway.errors import AgentOverloaded, Failure, NotFound
+from cursor_gateway.fair_places import Shares
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, TokenCounts
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.prompting.structured import JsonObject, JsonSchema
-from cursor_gateway.runs.admission import Runs, Shares
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run import Run

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cursor_gateway.cli.commands.verification import HELD, CheckResult, holds_commands, store_verified, verified_now
+from cursor_gateway.cli.commands.verify import HELD, CheckResult, holds_commands, store_verified, verified_now
 from tests.agent.account import VERSION
 from tests.agent.install import install
 from tests.cli.processes import finished

@@ -9,7 +9,7 @@ import pytest
 
 from cursor_gateway.sources.base import Model
 from tests.anthropic_shapes import Error
-from tests.dialects.test_third_dialect import HELLO, with_gateway
+from tests.dialects.test_third_dialect import HELLO, gateway_of
 from tests.runs.scripted import ScriptedSource
 
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
@@ -32,8 +32,8 @@ def _models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ScriptedSource, "check_model", lambda self, model: None)
 
 
-def test_one_body_for_openai_and_codex(tmp_path: Path) -> None:
-    async def use(client: httpx2.AsyncClient) -> None:
+async def test_one_body_for_openai_and_codex(tmp_path: Path) -> None:
+    async with gateway_of(tmp_path, []) as client:
         body = (await client.get("/v1/models", params={"client_version": "1"})).json()
         assert (body["object"], body["has_more"], body["first_id"]) == ("list", False, "auto")
         auto, composer, _, *aliases = body["data"]
@@ -87,11 +87,9 @@ def test_one_body_for_openai_and_codex(tmp_path: Path) -> None:
             "base_instructions": body["models"][0]["base_instructions"],
         }
 
-    with_gateway(tmp_path, [], use)
 
-
-def test_anthropics_clients_get_pages_of_names_that_claude_code_shows(tmp_path: Path) -> None:
-    async def use(client: httpx2.AsyncClient) -> None:
+async def test_anthropics_clients_get_pages_of_names_that_claude_code_shows(tmp_path: Path) -> None:
+    async with gateway_of(tmp_path, []) as client:
         names = ["claude-auto", "claude-composer-2", "claude-opus-4-8"]
         assert await ids(client) == await ids(client, limit=1000) == (names, False)
         assert await ids(client, limit=2) == (names[:2], True)
@@ -102,11 +100,9 @@ def test_anthropics_clients_get_pages_of_names_that_claude_code_shows(tmp_path: 
         for wrong in ({"limit": "0"}, {"limit": "many"}, {"limit": "1001"}):
             assert (await client.get("/v1/models", params=wrong, headers=ANTHROPIC)).status_code == 400
 
-    with_gateway(tmp_path, [], use)
 
-
-def test_a_model_is_found_by_all_its_names(tmp_path: Path) -> None:
-    async def use(client: httpx2.AsyncClient) -> None:
+async def test_a_model_is_found_by_all_its_names(tmp_path: Path) -> None:
+    async with gateway_of(tmp_path, []) as client:
         for name, label in {
             "composer-2": "composer-2",
             "claude-composer-2": "claude-composer-2",
@@ -118,19 +114,15 @@ def test_a_model_is_found_by_all_its_names(tmp_path: Path) -> None:
             assert (found["id"], found["display_name"]) == (name, label)
         assert (await client.get("/v1/models/gpt-1")).status_code == 404
 
-    with_gateway(tmp_path, [], use)
-
 
 @pytest.mark.parametrize(
     ("name", "model"), [("claude-opus-5-5", "claude-opus-4-8"), ("claude-next", "auto"), ("gpt-4o", "auto")]
 )
-def test_a_request_gets_the_model_that_the_name_stands_for(tmp_path: Path, name: str, model: str) -> None:
-    async def use(client: httpx2.AsyncClient) -> None:
+async def test_a_request_gets_the_model_that_the_name_stands_for(tmp_path: Path, name: str, model: str) -> None:
+    async with gateway_of(tmp_path, [HELLO]) as client:
         body = {"model": name, "messages": [{"role": "user", "content": "Hi"}]}
         reply = await client.post("/v1/chat/completions", json=body)
         assert reply.json()["model"] == model
-
-    with_gateway(tmp_path, [HELLO], use)
 
 
 @pytest.mark.parametrize(

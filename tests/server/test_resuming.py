@@ -21,6 +21,7 @@ from starlette.types import Message
 
 from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.dialects.base import SSE
+from cursor_gateway.fair_places import Shares
 from cursor_gateway.keys import LOCAL_OWNER
 from cursor_gateway.model.agent_events import (
     AgentEvent,
@@ -36,7 +37,7 @@ from cursor_gateway.model.agent_events import (
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs import log as log_module
-from cursor_gateway.runs.admission import Runs, Shares
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import Defaults, RunRequest

@@ -30,21 +30,18 @@ class Turns:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_each_has_a_turn_of_its_own_in_their_order(loop: Loop) -> None:
-    async def start() -> None:
-        starts, turns, begun = bodies.Starts(lambda: 0.0), Turns(), list[tuple[int, int]]()
+async def test_each_has_a_turn_of_its_own_in_their_order(loop: Loop) -> None:
+    starts, turns, begun = bodies.Starts(lambda: 0.0), Turns(), list[tuple[int, int]]()
 
-        async def one(number: int) -> None:
-            await starts.turn()
-            begun.append((turns.now, number))
+    async def one(number: int) -> None:
+        await starts.turn()
+        begun.append((turns.now, number))
 
-        await asyncio.gather(*map(one, range(20)))
-        turns.stop()
-        assert [number for _, number in begun] == list(range(20))
-        assert len({turn for turn, _ in begun}) == 20
-        assert begun[-1][0] - begun[1][0] == 18  # no turn is left out, except before the second
-
-    loop(start())
+    await asyncio.gather(*map(one, range(20)))
+    turns.stop()
+    assert [number for _, number in begun] == list(range(20))
+    assert len({turn for turn, _ in begun}) == 20
+    assert begun[-1][0] - begun[1][0] == 18  # no turn is left out, except before the second
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -69,28 +66,22 @@ def test_a_long_turn_is_followed_by_several(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_one_that_is_alone_does_not_wait(loop: Loop) -> None:
-    async def start() -> None:
-        starts = bodies.Starts()
-        for _ in range(3):
-            with pytest.raises(StopIteration):
-                starts.turn().send(None)
-            await turns_of_the_loop()
-
-    loop(start())
+async def test_one_that_is_alone_does_not_wait(loop: Loop) -> None:
+    starts = bodies.Starts()
+    for _ in range(3):
+        with pytest.raises(StopIteration):
+            starts.turn().send(None)
+        await turns_of_the_loop()
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_one_whose_client_has_left_holds_up_nobody(loop: Loop) -> None:
-    async def start() -> None:
-        starts = bodies.Starts()
-        waiting = [asyncio.ensure_future(starts.turn()) for _ in range(6)]
-        await asyncio.sleep(0)
-        for left in (waiting[1], waiting[3], waiting[5]):
-            left.cancel()
-        await asyncio.gather(waiting[0], waiting[2], waiting[4])
-
-    loop(start())
+async def test_one_whose_client_has_left_holds_up_nobody(loop: Loop) -> None:
+    starts = bodies.Starts()
+    waiting = [asyncio.ensure_future(starts.turn()) for _ in range(6)]
+    await asyncio.sleep(0)
+    for left in (waiting[1], waiting[3], waiting[5]):
+        left.cancel()
+    await asyncio.gather(waiting[0], waiting[2], waiting[4])
 
 
 async def test_runs_that_are_asked_for_together_start_in_different_turns(

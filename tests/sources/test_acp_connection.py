@@ -11,9 +11,9 @@ import pytest
 import uvloop
 
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentMissing, AgentTimedOut
-from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, Session
+from cursor_gateway.sources.acp.connection import AgentConnection, Session, refusal_of
 from cursor_gateway.sources.acp.models import Choice
-from cursor_gateway.sources.acp.rpc import LineTransport
+from cursor_gateway.sources.acp.rpc import LineTransport, RpcError
 from cursor_gateway.sources.acp.running import RunningTurn
 from cursor_gateway.sources.process import AgentProcess, start_with_stdin
 from cursor_gateway.wire.payload import Fields
@@ -150,7 +150,7 @@ def test_a_message_that_cannot_be_handled_is_answered_and_ends_nothing(tmp_path:
             await asyncio.sleep(0.001)
         assert '"code": -32603' in tail
         assert reported == ["", "update"]
-        with pytest.raises(AgentRefused) as caught:
+        with pytest.raises(RpcError) as caught:
             await connection.request("odd", {}, 30)
         assert caught.value.code == -32603
 
@@ -162,7 +162,7 @@ def test_a_strange_answer_is_an_answer(tmp_path: Path, strange: dict[str, Any]) 
     """Otherwise a prompt would wait for its timeout."""
 
     async def life(connection: AgentConnection) -> None:
-        with pytest.raises(AgentRefused) as caught:
+        with pytest.raises(RpcError) as caught:
             await connection.request("odd", {}, 30)
         assert caught.value.code == -32603
 
@@ -246,11 +246,11 @@ def test_an_agent_is_well_as_long_as_it_answers_anything(tmp_path: Path) -> None
 
 
 def test_a_refusal_says_what_it_means() -> None:
-    services = AgentRefused(-32603, "Internal error: Failed to initialize session services")
-    assert services.error(has_key=True).code == "agent_unauthenticated"
-    assert services.error(has_key=False).code == "agent_failed"
-    assert AgentRefused(-32000, "x").error(False).code == "agent_unauthenticated"
-    assert AgentRefused(-32603, "[unavailable] x").error(False).code == "agent_unreachable"
+    services = RpcError(-32603, "Internal error: Failed to initialize session services")
+    assert refusal_of(services, has_key=True).code == "agent_unauthenticated"
+    assert refusal_of(services, has_key=False).code == "agent_failed"
+    assert refusal_of(RpcError(-32000, "x"), has_key=False).code == "agent_unauthenticated"
+    assert refusal_of(RpcError(-32603, "[unavailable] x"), has_key=False).code == "agent_unreachable"
 
 
 async def test_a_program_that_is_none_is_reported(tmp_path: Path) -> None:

@@ -104,12 +104,9 @@ async def test_allowed_by_a_rule_nobody_is_asked() -> None:
     assert (turn.starts, turn.person.open) == (["1"], {})
 
 
-def test_calls_that_are_not_held_back_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        monkeypatch.setattr("cursor_gateway.sources.cursor.approvals._SHOWN_SECONDS", 1e6)
-        assert (await Turn().approvals.answer(AskedCall("s", "Read", {}, "/w/a"), is_own=True)).permission == ALLOW
-
-    asyncio.run(asyncio.wait_for(run(), 30))
+async def test_calls_that_are_not_held_back_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cursor_gateway.sources.cursor.approvals._SHOWN_SECONDS", 1e6)
+    assert (await Turn().approvals.answer(AskedCall("s", "Read", {}, "/w/a"), is_own=True)).permission == ALLOW
 
 
 async def test_allowed_once_it_is_shown_then_and_asked_about_again() -> None:

@@ -508,16 +508,6 @@ def test_a_call_starts_and_ends_under_its_id_whatever_stands_beside_it() -> None
     assert found == [("started", "x\ny", READ, "m"), ("ended", "x\ny", *ended("read", {"path": "a"}, SUCCESS), "m")]
 
 
-def test_an_end_without_arguments_has_those_of_its_start() -> None:
-    rejected = {"rejected": {"reason": "no"}}
-    assert tools(STARTED, call("completed", "read", {"result": rejected}))[1] == (
-        "ended",
-        "c1",
-        *ended("read", {"path": "a"}, rejected),
-        None,
-    )
-
-
 MCP = {"name": "caller-look", "toolName": "look", "providerIdentifier": "caller", "args": {"p": 1}}
 CALLERS: dict[str, tuple[str, dict[str, Any]]] = {
     "by its provider": ("mcp", MCP),
@@ -592,17 +582,6 @@ def test_calls_of_other_tools_are_no_questions(tool: str, args: dict[str, Any]) 
 def test_an_end_without_a_start_is_reported() -> None:
     assert tools(call("completed", "read", {"result": SUCCESS})) == [
         ("ended", "c1", *ended("read", None, SUCCESS), None)
-    ]
-
-
-def test_parallel_calls_end_in_their_own_order() -> None:
-    starts = [call("started", "read", {"args": {"path": id}}, id=id) for id in "ab"]
-    ends = [call("completed", "read", {"result": SUCCESS}, id=id) for id in "ba"]
-    assert [found[:2] for found in tools(*starts, *ends)] == [
-        ("started", "a"),
-        ("started", "b"),
-        ("ended", "b"),
-        ("ended", "a"),
     ]
 
 

@@ -33,35 +33,32 @@ def turn(workspace: str = "/w", **fields: Any) -> Approvals:
     return Approvals(Policy(**{"force": False, "data": "/data", **fields}), workspace, None)
 
 
-def test_the_program_asks_and_is_answered() -> None:
-    async def live() -> None:
-        server = HookServer()
-        await server.start()
-        await server.start()
-        folder = os.path.dirname(server.socket)
-        assert os.stat(folder).st_mode & 0o077 == 0
-        server.add("s1", turn())
-        told: dict[str, Any] = {"conversation_id": "s1", "tool_name": "Shell", "tool_input": {"command": "ls"}}
-        denied = await asyncio.to_thread(asked, server, json.dumps(told).encode())
-        reply = json.loads(denied.stdout)
-        assert (denied.returncode, reply["permission"]) == (0, "deny")
-        assert "no rule allows" in reply["user_message"]
-        allowed = await asyncio.to_thread(asked, server, json.dumps({**told, "tool_name": "Read"}).encode())
-        assert json.loads(allowed.stdout) == {"permission": "allow"}
-        server.remove("s1")
-        unknown = await asyncio.to_thread(asked, server, json.dumps({**told, "tool_name": "Read"}).encode())
-        assert json.loads(unknown.stdout)["permission"] == "deny"
-        broken = await asyncio.to_thread(asked, server, b"nonsense")
-        assert (broken.returncode != 0, broken.stdout) == (True, b"")
-        hooks._MOST_BYTES, most = 10, hooks._MOST_BYTES
-        large = await asyncio.to_thread(asked, server, b" " * 1000)
-        hooks._MOST_BYTES = most
-        assert (large.returncode != 0, large.stdout) == (True, b"")
-        await server.close()
-        await server.close()
-        assert not os.path.exists(folder)
-
-    asyncio.run(asyncio.wait_for(live(), 60))
+async def test_the_program_asks_and_is_answered() -> None:
+    server = HookServer()
+    await server.start()
+    await server.start()
+    folder = os.path.dirname(server.socket)
+    assert os.stat(folder).st_mode & 0o077 == 0
+    server.add("s1", turn())
+    told: dict[str, Any] = {"conversation_id": "s1", "tool_name": "Shell", "tool_input": {"command": "ls"}}
+    denied = await asyncio.to_thread(asked, server, json.dumps(told).encode())
+    reply = json.loads(denied.stdout)
+    assert (denied.returncode, reply["permission"]) == (0, "deny")
+    assert "no rule allows" in reply["user_message"]
+    allowed = await asyncio.to_thread(asked, server, json.dumps({**told, "tool_name": "Read"}).encode())
+    assert json.loads(allowed.stdout) == {"permission": "allow"}
+    server.remove("s1")
+    unknown = await asyncio.to_thread(asked, server, json.dumps({**told, "tool_name": "Read"}).encode())
+    assert json.loads(unknown.stdout)["permission"] == "deny"
+    broken = await asyncio.to_thread(asked, server, b"nonsense")
+    assert (broken.returncode != 0, broken.stdout) == (True, b"")
+    hooks._MOST_BYTES, most = 10, hooks._MOST_BYTES
+    large = await asyncio.to_thread(asked, server, b" " * 1000)
+    hooks._MOST_BYTES = most
+    assert (large.returncode != 0, large.stdout) == (True, b"")
+    await server.close()
+    await server.close()
+    assert not os.path.exists(folder)
 
 
 async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
@@ -209,24 +206,21 @@ async def test_what_a_run_still_asks_after_its_end_is_not_another_runs(monkeypat
     assert list(server._over) == ["none"]
 
 
-def test_a_program_that_is_killed_is_not_answered() -> None:
-    async def live() -> None:
-        server, person = HookServer(), Silent()
-        await server.start()
-        server.add("s1", Approvals(Policy(force=False, data="/data"), "/w", person))
-        told = json.dumps({"conversation_id": "s1", "tool_name": "New"}).encode()
-        words = [sys.executable, "-I", "-S", hook_program.__file__, server.socket]
-        process = await asyncio.create_subprocess_exec(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert process.stdin is not None
-        process.stdin.write(told)
-        process.stdin.close()
-        await person.asked.wait()
-        process.kill()
-        await person.left.wait()
-        assert (await process.communicate())[0] == b""
-        await server.close()
-
-    asyncio.run(asyncio.wait_for(live(), 60))
+async def test_a_program_that_is_killed_is_not_answered() -> None:
+    server, person = HookServer(), Silent()
+    await server.start()
+    server.add("s1", Approvals(Policy(force=False, data="/data"), "/w", person))
+    told = json.dumps({"conversation_id": "s1", "tool_name": "New"}).encode()
+    words = [sys.executable, "-I", "-S", hook_program.__file__, server.socket]
+    process = await asyncio.create_subprocess_exec(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(told)
+    process.stdin.close()
+    await person.asked.wait()
+    process.kill()
+    await person.left.wait()
+    assert (await process.communicate())[0] == b""
+    await server.close()
 
 
 class Silent:

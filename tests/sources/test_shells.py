@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.sources.cursor.permissions import HARMLESS_BUILTINS, is_builtin, plain_commands
+from cursor_gateway.sources.cursor.permissions import BUILTINS, plain_commands
 
 SHELLS = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"], "dash": [], "fish": ["--no-config"]}
 PROGRAMS = ("probe", "other", "third")
+HARMLESS_BUILTINS = frozenset(["cd", "echo", "false", "pwd", "true"])  # they evaluate nothing
 EVIL = "evil"
 PROBE = """#!/bin/sh
 printf '%s\\n' "${0##*/}" >> "$PROBE_LOG"
@@ -205,4 +206,4 @@ def test_every_builtin_of_the_installed_shells_is_known(shell: str) -> None:
     )
     names = set(asked.stdout.split())
     assert len(names) > 40
-    assert {name for name in names if not is_builtin(name)} <= HARMLESS_BUILTINS
+    assert names - BUILTINS <= HARMLESS_BUILTINS

@@ -181,16 +181,6 @@ RUNS: dict[str, list[Step]] = {
         (TextDelta("a\n"), [("start", "doc_001", "text", ""), ("delta", "doc_001", "a")]),
         (FINISHED, [("end", "doc_001", "a", "\n"), DONE]),
     ],
-    "a fence with a language is a document": [
-        (TextDelta("See:\n"), [("start", "doc_001", "text", ""), ("delta", "doc_001", "See:")]),
-        (TextDelta("```py\n"), [("end", "doc_001", "See:", "\n"), ("start", "doc_002", "code_block", "```py\n")]),
-        (TextDelta("x = 1"), [("delta", "doc_002", "x = 1")]),
-        (TextDelta(" + 1"), [("delta", "doc_002", " + 1")]),
-        (TextDelta("\n"), []),
-        (TextDelta("```\n"), [("end", "doc_002", "x = 1 + 1", "\n```")]),
-        (TextDelta("Done"), [("start", "doc_003", "text", "\n"), ("delta", "doc_003", "Done")]),
-        (FINISHED, [("end", "doc_003", "Done", ""), DONE]),
-    ],
     "white space inside code is code": [
         (TextDelta("```py\nx "), [("start", "doc_001", "code_block", "```py\n"), ("delta", "doc_001", "x ")]),
         (TextDelta(" "), [("delta", "doc_001", " ")]),
@@ -257,17 +247,6 @@ RUNS: dict[str, list[Step]] = {
         (ThinkingDelta("h"), [("opens", "h")]),
         (TextDelta("a"), [("start", "doc_001", "text", " "), ("delta", "doc_001", "a")]),
     ],
-    "a call is announced with its arguments and ends with its result": [
-        (
-            starts("c", grep({"p": 1})),
-            [
-                ("start", "doc_001", "tool_call", ""),
-                ("call", "doc_001", "grep", "c"),
-                ("arguments", "doc_001", {"p": 1}),
-            ],
-        ),
-        (ends("c", grep({}, data="hit")), [("result", "doc_001", "success", "hit"), ("end", "doc_001", None, "")]),
-    ],
     "arguments that only the end has are told then": [
         (starts("c"), [("start", "doc_001", "tool_call", ""), ("call", "doc_001", "grep", "c")]),
         (
@@ -286,30 +265,12 @@ RUNS: dict[str, list[Step]] = {
         ),
         (ends("c", grep({"p": 2})), [("result", "doc_001", "success", None), ("end", "doc_001", None, "")]),
     ],
-    "an end without a start is both": [
-        (
-            ends("c", grep({"p": 1})),
-            [
-                ("start", "doc_001", "tool_call", ""),
-                ("call", "doc_001", "grep", "c"),
-                ("arguments", "doc_001", {"p": 1}),
-                ("result", "doc_001", "success", None),
-                ("end", "doc_001", None, ""),
-            ],
-        )
-    ],
     "a call starts once and ends once": [
         (starts("c", SHELL), [("start", "doc_001", "terminal_command", "")]),
         (starts("c", SHELL), []),
         (ends("c", SHELL), [("end", "doc_001", None, "")]),
         (ends("c", SHELL), []),
         (starts("c", SHELL), []),
-    ],
-    "calls that run side by side end in their own order": [
-        (starts("a", SHELL), [("start", "doc_001", "terminal_command", "")]),
-        (starts("b", SHELL), [("start", "doc_002", "terminal_command", "")]),
-        (ends("b", SHELL), [("end", "doc_002", None, "")]),
-        (ends("a", SHELL), [("end", "doc_001", None, "")]),
     ],
     "an edit's content comes with its end": [
         (
@@ -400,17 +361,6 @@ RUNS: dict[str, list[Step]] = {
                 ("end", "doc_001", None, ""),
                 ("start", "doc_002", "error", ""),
                 ("end", "doc_002", "", ""),
-            ],
-        )
-    ],
-    "a rejected tool is no error": [
-        (
-            ends("c", grep(data="no"), Outcome(state="rejected", message="no")),
-            [
-                ("start", "doc_001", "tool_call", ""),
-                ("call", "doc_001", "grep", "c"),
-                ("result", "doc_001", "error", "no"),
-                ("end", "doc_001", None, ""),
             ],
         )
     ],

@@ -2,7 +2,8 @@
 usage is counted once. In a file and in PostgreSQL."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -40,15 +41,13 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     return lambda make: PostgresStore(url, make)
 
 
-def live(open: Open, work: Callable[[SqlStore], Awaitable[None]], make: MakeNotices | None = announce) -> None:
-    async def run() -> None:
-        store = open(make)
-        try:
-            await work(store)
-        finally:
-            await store.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def living(open: Open, make: MakeNotices | None = announce) -> AsyncIterator[SqlStore]:
+    store = open(make)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def claimed(store: SqlStore, lease_ms: int = MINUTE) -> list[tuple[str, str, int]]:
@@ -56,8 +55,8 @@ async def claimed(store: SqlStore, lease_ms: int = MINUTE) -> list[tuple[str, st
     return sorted((one.id, one.body.decode(), one.attempts) for one in found)
 
 
-def test_a_run_that_ends_or_waits_leaves_notices(open_store: Open) -> None:
-    async def work(store: SqlStore) -> None:
+async def test_a_run_that_ends_or_waits_leaves_notices(open_store: Open) -> None:
+    async with living(open_store) as store:
         await store.begin_run(new_run("a", "conv-a"), PAUSED)
         await store.append(lease("a"), 4, [*deltas(3), Paused(envelope("a", "streaming"))])
         await store.begin_run(new_run("b", "conv-b", owner=YOU))
@@ -71,28 +70,22 @@ def test_a_run_that_ends_or_waits_leaves_notices(open_store: Open) -> None:
             ("run-3", "me streaming None", 1),
         ]
 
-    live(open_store, work)
 
-
-def test_without_webhooks_there_are_none(open_store: Open) -> None:
-    async def work(store: SqlStore) -> None:
+async def test_without_webhooks_there_are_none(open_store: Open) -> None:
+    async with living(open_store, None) as store:
         await store.begin_run(new_run(), PAUSED)
         await store.append(lease(), 4, [Done(envelope())], run_end())
         assert await claimed(store) == []
 
-    live(open_store, work, None)
 
-
-def test_what_is_stored_again_is_one_notice(open_store: Open) -> None:
-    async def work(store: SqlStore) -> None:
+async def test_what_is_stored_again_is_one_notice(open_store: Open) -> None:
+    async with living(open_store) as store:
         await store.begin_run(new_run())
         for _ in range(2):
             await store.append(lease(), 1, PAUSED)
         for _ in range(2):
             await store.append(lease(), 4, [Done(envelope())], run_end())
         assert [id for id, _, _ in await claimed(store)] == ["run-3", "run-end"]
-
-    live(open_store, work)
 
 
 async def test_a_notice_survives_the_process_that_stored_it(open_store: Open) -> None:
@@ -108,8 +101,8 @@ async def test_a_notice_survives_the_process_that_stored_it(open_store: Open) ->
     await killed.close()
 
 
-def test_a_notice_is_claimed_by_one_process_until_its_time_is_over(open_store: Open) -> None:
-    async def work(store: SqlStore) -> None:
+async def test_a_notice_is_claimed_by_one_process_until_its_time_is_over(open_store: Open) -> None:
+    async with living(open_store) as store:
         for number in range(6):
             await store.begin_run(new_run(f"run{number}", f"conv{number}"))
             await store.append(lease(f"run{number}"), 1, [Done(envelope(f"run{number}"))], run_end(f"run{number}"))
@@ -128,27 +121,23 @@ def test_a_notice_is_claimed_by_one_process_until_its_time_is_over(open_store: O
             await other.remove_notice(HOOK, id)
         await other.close()
 
-    live(open_store, work)
 
-
-def test_a_notice_may_be_due_later_and_is_for_its_webhook_alone(open_store: Open) -> None:
-    async def work(store: SqlStore) -> None:
-        await store.begin_run(new_run())
-        await store.append(lease(), 1, [Done(envelope())], run_end())
-        assert await claimed(store) == []
-        assert [one.id for one in await store.claim_notices("others", 9, MINUTE)] == ["now"]
-
+async def test_a_notice_may_be_due_later_and_is_for_its_webhook_alone(open_store: Open) -> None:
     def later(news: RunNews) -> list[Notice]:
         return [
             Notice(webhook=HOOK, id="later", body=b"", delay_ms=MINUTE),
             Notice(webhook="others", id="now", body=b""),
         ]
 
-    live(open_store, work, later)
+    async with living(open_store, later) as store:
+        await store.begin_run(new_run())
+        await store.append(lease(), 1, [Done(envelope())], run_end())
+        assert await claimed(store) == []
+        assert [one.id for one in await store.claim_notices("others", 9, MINUTE)] == ["now"]
 
 
-def test_what_nobody_wants_is_removed_after_a_week(open_store: Open) -> None:
-    async def work(store: SqlStore) -> None:
+async def test_what_nobody_wants_is_removed_after_a_week(open_store: Open) -> None:
+    async with living(open_store) as store:
         for number in range(2):
             await store.begin_run(new_run(f"run{number}", f"conv{number}"))
             await store.append(lease(f"run{number}"), 1, [Done(envelope(f"run{number}"))], run_end(f"run{number}"))
@@ -157,11 +146,9 @@ def test_what_nobody_wants_is_removed_after_a_week(open_store: Open) -> None:
         await store.prune(HistoryLimits(), 0)
         assert [id for id, _, _ in await claimed(store)] == [{"run0-end": "run1-end"}.get(first.id, "run0-end")]
 
-    live(open_store, work)
 
-
-def test_usage_is_summed_by_day_and_model_and_outlives_conversations(open_store: Open) -> None:
-    async def work(store: SqlStore) -> None:
+async def test_usage_is_summed_by_day_and_model_and_outlives_conversations(open_store: Open) -> None:
+    async with living(open_store) as store:
         for number, (owner, at) in enumerate([(ME, 1000), (ME, 2000), (ME, DAY_MS), (YOU, 1000)]):
             id = f"run{number}"
             await store.begin_run(new_run(id, f"conv{number}", owner=owner, at=at))
@@ -181,8 +168,6 @@ def test_usage_is_summed_by_day_and_model_and_outlives_conversations(open_store:
         assert await store.usage(ME, "1970-01-01") == [one, two]
         assert await store.usage(ME, "1970-01-02") == [one]
         assert await store.usage("nobody", "1970-01-01") == []
-
-    live(open_store, work)
 
 
 async def test_a_damaged_file_keeps_its_usage_and_notices(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """No question reads a whole table: what is asked for is found by an index, and in its order."""
 
-import asyncio
 import json
 import re
 import sqlite3
@@ -128,31 +127,28 @@ _MANY_EVENTS = """
 """
 
 
-def test_the_heads_of_runs_are_found_by_an_index_after_an_early_analyze(database: str) -> None:
+async def test_the_heads_of_runs_are_found_by_an_index_after_an_early_analyze(database: str) -> None:
     """Statistics of a nearly empty table stay for as long as it takes until the next ANALYZE. A plan that is kept from
     that time would read all events of all runs, several times a second on each front."""
 
-    async def test() -> None:
-        store = PostgresStore(database)
-        cluster = PostgresCluster(store)
-        try:
-            await begin(store, "run0")
-            await store.connections.execute("ANALYZE")
-            for _ in range(10):  # after five times, psycopg would prepare a statement, and PostgreSQL keep its plan
-                assert (await cluster.heads({"run0": 0}))["run0"].last == 1
-            await store.connections.execute(_MANY_RUNS)
-            await store.connections.execute(_MANY_EVENTS)
-            after = {f"run{number}": 90 for number in range(8)}
-            explained = "".join(await store.connections.run(lambda connection: plan_of(connection, after)))
-            assert "Seq Scan" not in explained, explained
-            # Not all events of a run, but those after the last that is known.
-            assert re.search(r"Index Scan using events_pkey.*\n *Index Cond: .*run = .*first >= ", explained), explained
-            kept = "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%%LATERAL%%'"
-            assert await store.connections.select(kept) == []
-        finally:
-            await store.close()
-
-    asyncio.run(asyncio.wait_for(test(), 60))
+    store = PostgresStore(database)
+    cluster = PostgresCluster(store)
+    try:
+        await begin(store, "run0")
+        await store.connections.execute("ANALYZE")
+        for _ in range(10):  # after five times, psycopg would prepare a statement, and PostgreSQL keep its plan
+            assert (await cluster.heads({"run0": 0}))["run0"].last == 1
+        await store.connections.execute(_MANY_RUNS)
+        await store.connections.execute(_MANY_EVENTS)
+        after = {f"run{number}": 90 for number in range(8)}
+        explained = "".join(await store.connections.run(lambda connection: plan_of(connection, after)))
+        assert "Seq Scan" not in explained, explained
+        # Not all events of a run, but those after the last that is known.
+        assert re.search(r"Index Scan using events_pkey.*\n *Index Cond: .*run = .*first >= ", explained), explained
+        kept = "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%%LATERAL%%'"
+        assert await store.connections.select(kept) == []
+    finally:
+        await store.close()
 
 
 async def begin(store: PostgresStore, id: str) -> None:

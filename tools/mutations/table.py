@@ -50,8 +50,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Budgets: a key is refused before an agent starts", "if budgets := self.defaults.budgets:", "if False:"),
     ),
     *_of(
-        "runs/admission.py",
-        "tests/runs/test_shares.py",
+        "fair_places.py",
+        "tests/test_fair_places.py",
         (
             "Shares: the last place is for a key that has none",
             "return any(not held.get(key)",

@@ -14,12 +14,11 @@ from msgspec import UNSET, UnsetType
 from cursor_gateway.acp_server import shapes
 from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model import document_events, documents
-from cursor_gateway.stages.summary import main_argument
+from cursor_gateway.stages.summary import in_one_line, main_argument
 from cursor_gateway.stages.usage import window_of
 
 _TAIL = 4_000  # characters of the output of a command that still runs: each update repeats it
 _LONGEST = 10_000  # characters of a tool's result that are shown; `rawOutput` has all of it
-_TITLE = 200  # characters
 _DEMO = "DEMO: this answer is a recording. No agent ran, and no files were changed."
 _OF_THE_RUN = ("agent", "gateway")  # sources of an error that is no tool's: a tool's own call says that it failed
 
@@ -245,7 +244,7 @@ class RunUpdates:
             content = [shapes.ToolDiff(path=path, old_text=None, new_text=new)]
         what = self._short(metadata.file_path)
         what = f"{self._short(metadata.old_path)} to {what}" if metadata.old_path else what
-        title, places = _title(f"{verb} {what}"), [shapes.Location(path=path, line=line)]
+        title, places = in_one_line(f"{verb} {what}"), [shapes.Location(path=path, line=line)]
         return self._end(document.id, metadata, content, title=title, kind=kind, locations=places)
 
     def _answered(self, id: str, metadata: documents.ClarificationMetadata) -> list[shapes.SessionUpdate]:
@@ -288,7 +287,7 @@ class RunUpdates:
         content: _Contents = UNSET,
         **more: Unpack[_Details],
     ) -> shapes.ToolCallStart:
-        call_id, title = self.call_id(id), _title(title)
+        call_id, title = self.call_id(id), in_one_line(title)
         return shapes.ToolCallStart(
             tool_call_id=call_id, title=title, kind=kind, status=status, content=content, **more
         )
@@ -322,7 +321,7 @@ class RunUpdates:
 
     def _tool_title(self, name: str, arguments: dict[str, Any]) -> str:
         about = self._short(main_argument(arguments))
-        return _title(f"{name}: {about}" if about else name)
+        return in_one_line(f"{name}: {about}" if about else name)
 
     def _absolute(self, path: str) -> str:
         return join(self._workspace, path)
@@ -336,11 +335,6 @@ def _used(done: document_events.Done) -> list[shapes.SessionUpdate]:
     """The size of the context, if it is known of how much: only some models' names say that."""
     used, size = done.envelope.metadata.context_tokens, window_of(done.envelope.model)
     return [shapes.UsageUpdate(used=used, size=size)] if used is not UNSET and size else []
-
-
-def _title(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _TITLE else line[: _TITLE - 1] + "…"
 
 
 def _text(text: str) -> shapes.ToolText:

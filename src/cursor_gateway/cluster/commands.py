@@ -16,8 +16,9 @@ from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.changes import REVIEWS, ReviewRequest
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.runs.run_service import Asker, Host, RunRequest, RunService
+from cursor_gateway.runs.run_service import Asker, RunRequest, RunService
 from cursor_gateway.store.base import ConversationRecord, RunRecord
+from cursor_gateway.workspace.host import Host
 
 
 class Take(Struct, frozen=True, tag="take"):

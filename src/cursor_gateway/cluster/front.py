@@ -46,7 +46,6 @@ from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.answers import earlier_reply
 from cursor_gateway.runs.caller_tools import run_of
-from cursor_gateway.runs.conversations import ImagePlace
 from cursor_gateway.runs.handle import RunHandle, StoredRun, no_run
 from cursor_gateway.runs.queue import (
     QueuedRun,
@@ -61,7 +60,6 @@ from cursor_gateway.runs.run_service import (
     Asker,
     Continued,
     Defaults,
-    Host,
     Removed,
     RunRequest,
     RunService,
@@ -76,6 +74,7 @@ from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
 from cursor_gateway.store.cluster import Alike, ClusterStore, CommandDone, Hint, Member, NewCommand, OverLimit
 from cursor_gateway.store.health import Figure
 from cursor_gateway.store.queue import Entry, Full, NamedWork
+from cursor_gateway.workspace.host import Host, ImagePlace
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

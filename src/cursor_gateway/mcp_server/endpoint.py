@@ -5,14 +5,12 @@ its runs continue when a stream breaks, and it reads the rest with GET and `Last
 """
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from secrets import token_hex
 
 import msgspec
-from msgspec import Struct
 from starlette.background import BackgroundTask
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -25,33 +23,16 @@ from cursor_gateway.mcp_server.calls import ConnectedGateway, HostCall, OpenForm
 from cursor_gateway.mcp_server.elicitation import read_form
 from cursor_gateway.mcp_server.methods import McpMethods, ToolCall, progress_token, read_call
 from cursor_gateway.mcp_server.peers import SESSION, VERSION, accepts_both, check_headers
-from cursor_gateway.mcp_server.service_gateway import Caller, ServiceGateway
+from cursor_gateway.mcp_server.service_gateway import McpHost, ServiceGateway
 from cursor_gateway.mcp_server.sse_reply import SseReply
 from cursor_gateway.mcp_server.tasks import ttl_of
-from cursor_gateway.model.requests import TraceContext
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.server.bodies import client_name, parse_body, read_body
+from cursor_gateway.server.bodies import parse_body, read_body
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
 
 _WATCH_SECONDS = 1.0
 _RETRY_MS = 1000  # after which a host resumes a stream that broke
-
-
-class _Host(Struct, frozen=True):
-    """Who sent a request."""
-
-    owner: str
-    request_id: str
-    peer: peers.Peer
-    session: str = ""  # before 2026-07-28
-    trace: TraceContext | None = None
-
-    def key(self, id: messages.RequestId) -> str | None:
-        """The same request again, of the same session, is the same run again."""
-        if not self.session:
-            return None
-        return f"mcp {hashlib.sha256(msgspec.json.encode([self.session, id])).hexdigest()}"
 
 
 class McpEndpoint:
@@ -110,14 +91,14 @@ class McpEndpoint:
 
     # --- hosts --------------------------------------------------------------------------------------
 
-    def _modern(self, message: messages.Request, request: HttpRequest) -> _Host:
+    def _modern(self, message: messages.Request, request: HttpRequest) -> McpHost:
         """Raises `RpcError`."""
         if peers.is_modern(message.params):  # else what is missing is the better error
             check_headers(message, request.headers)
         peer = peers.requesting_peer(message.params)
-        return _Host(request.state.owner, request.state.request_id, peer, trace=request.scope.get("trace"))
+        return McpHost(request.state.owner, request.state.request_id, peer, trace=request.scope.get("trace"))
 
-    def _session(self, request: HttpRequest) -> _Host:
+    def _session(self, request: HttpRequest) -> McpHost:
         """Raises `RpcError`."""
         said = request.headers.get(VERSION)
         if said is not None and said not in peers.LEGACY:
@@ -134,21 +115,11 @@ class McpEndpoint:
             raise messages.RpcError(
                 messages.INVALID_REQUEST, "This session has ended; send `initialize` again.", status=404
             )
-        return _Host(request.state.owner, request.state.request_id, peer, id, request.scope.get("trace"))
+        return McpHost(request.state.owner, request.state.request_id, peer, id, request.scope.get("trace"))
 
-    def _gateway(self, host: _Host, id: messages.RequestId) -> ServiceGateway:
+    def _gateway(self, host: McpHost, id: messages.RequestId) -> ServiceGateway:
         """For one request."""
-        caller = Caller(
-            owner=host.owner,
-            request_id=host.request_id,
-            client=client_name({"user-agent": host.peer.name}),
-            key=host.key(id),
-            # Without a session, only its content tells that a request is sent again because its reply was lost.
-            attempt="only" if host.session else "unknown",
-            is_resumable=bool(host.session),
-            trace=host.trace,
-        )
-        return ServiceGateway(self._service, self._documents, caller)
+        return ServiceGateway(self._service, self._documents, host, id)
 
     def _methods(self, gateway: ServiceGateway | None = None) -> McpMethods:
         @asynccontextmanager
@@ -185,7 +156,7 @@ class McpEndpoint:
         noting = BackgroundTask(gateway.delivered)
         return Response(messages.encode_result(message.id, result), media_type="application/json", background=noting)
 
-    async def _perform(self, host: _Host, message: messages.Request, reply: SseReply) -> bytes:
+    async def _perform(self, host: McpHost, message: messages.Request, reply: SseReply) -> bytes:
         gateway = self._gateway(host, message.id)
         place = peers.Place(message.id, "", 0, progress_token(message))
         with self._active(host, message.id, StreamedCall(host.peer, place, reply, self._forms)) as streamed:
@@ -196,13 +167,13 @@ class McpEndpoint:
         reply.delivered = gateway.delivered
         return messages.encode_result(message.id, result)
 
-    async def _resume(self, host: _Host, place: peers.Place, reply: SseReply) -> bytes:
+    async def _resume(self, host: McpHost, place: peers.Place, reply: SseReply) -> bytes:
         gateway = self._gateway(host, place.request_id)
         with self._active(host, place.request_id, StreamedCall(host.peer, place, reply, self._forms)) as streamed:
             result = await self._methods(gateway).resumed(place.run_id, place.after, streamed)
         return messages.encode_result(place.request_id, result)
 
-    async def _listen(self, host: _Host, message: messages.Request, reply: SseReply) -> bytes:
+    async def _listen(self, host: McpHost, message: messages.Request, reply: SseReply) -> bytes:
         methods = self._methods(self._gateway(host, message.id))
         listening = asyncio.ensure_future(methods.listen(message, host.peer, reply.event))
         stopping = asyncio.ensure_future(self._until_stopping(reply))
@@ -227,7 +198,7 @@ class McpEndpoint:
     # --- calls that last ----------------------------------------------------------------------------
 
     @contextmanager
-    def _active(self, host: _Host, id: messages.RequestId, call: "StreamedCall") -> Iterator["StreamedCall"]:
+    def _active(self, host: McpHost, id: messages.RequestId, call: "StreamedCall") -> Iterator["StreamedCall"]:
         key = host.owner, host.session, id
         if host.session:  # only then can another request name it
             self._calls[key] = call
@@ -248,7 +219,7 @@ class McpEndpoint:
             case _:
                 pass
 
-    async def _stop(self, host: _Host, id: messages.RequestId) -> None:
+    async def _stop(self, host: McpHost, id: messages.RequestId) -> None:
         """What performs this request, here or at another process."""
         call = self._calls.get((host.owner, host.session, id))
         run_id = "" if call is None else call.run_id
@@ -261,7 +232,7 @@ class McpEndpoint:
             if run_id:
                 await self._service.cancel(run_id, host.owner)
 
-    async def _take_form(self, message: messages.HostReply, host: _Host) -> None:
+    async def _take_form(self, message: messages.HostReply, host: McpHost) -> None:
         """The reply to a request of ours. The run gets it from here: the stream of its call may be elsewhere, or break.
         Without a decision, the call returns; where there is none, it counts as a refusal."""
         run_id, _, document_id = str(message.id).partition("/")

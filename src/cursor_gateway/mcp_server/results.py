@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from cursor_gateway.model import document_events, documents
-from cursor_gateway.stages.summary import one_line
+from cursor_gateway.stages.summary import in_one_line, one_line
 
 _MOST_ACTIONS = 50  # the last ones
 _LONGEST = 4_000  # characters of a text that is not the agent's own, such as a file that it read
@@ -169,18 +169,15 @@ def _call(response: documents.ChatResponse, **fields: Any) -> str:
 # --- progress: one line for each document event ------------------------------------------------------
 
 
-_WIDTH = 200
-
-
 def progress_line(event: document_events.DocumentEvent) -> str:
     """Empty if there is nothing to report."""
     match event:
         case document_events.DocumentStarted(metadata=metadata) if metadata is not None and metadata.command:
-            return _line(f"Running `{metadata.command}`")
+            return in_one_line(f"Running `{metadata.command}`")
         case document_events.DocumentEnded(document=documents.TextDocument(content=content)):
-            return _line(content.strip().partition("\n")[0])
+            return in_one_line(content.strip().partition("\n")[0])
         case document_events.DocumentEnded(document=document):
-            return _line(one_line(document) or "")
+            return in_one_line(one_line(document) or "")
         case document_events.Paused():
             return "Waiting for an answer"
         case document_events.DocumentStarted() | document_events.ContentDelta() | document_events.Done():
@@ -203,8 +200,3 @@ def progress_of(response: documents.ChatResponse) -> str:
         return "Waiting for an answer"
     lines = (progress_line(document_events.DocumentEnded(document)) for document in reversed(response.documents))
     return next((line for line in lines if line), "")
-
-
-def _line(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"

@@ -81,6 +81,11 @@ def as_text(conversation: WholeConversation) -> str:
     return "\n\n".join(said) + "\n"
 
 
+def written(conversation: WholeConversation, form: str) -> str:
+    """`form` is markdown, json or text."""
+    return {"markdown": as_markdown, "json": as_json, "text": as_text}[form](conversation)
+
+
 def as_markdown(conversation: WholeConversation) -> str:
     return "\n\n".join(part for part in _parts(conversation) if part) + "\n"
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
+from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound, unwritable
 from cursor_gateway.model.answers import (
     Permission,
     PermissionDecisions,
@@ -38,14 +38,14 @@ from cursor_gateway.prompting.replies import (
     plan_message,
 )
 from cursor_gateway.runs.admission import find_run
-from cursor_gateway.runs.conversations import TOOLS, unwritable
+from cursor_gateway.runs.conversations import TOOLS
 from cursor_gateway.runs.handle import RunHandle, response_of
 from cursor_gateway.runs.identify import continue_run
-from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.run_service import Asker, Continuation, Continued, RunRequest, stored_continuation
 from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.sources.private_files import read_private
 from cursor_gateway.store.base import IdempotentRun, Store
+from cursor_gateway.workspace.permissions import Permissions
 
 
 class _NextTurn(Struct, frozen=True):

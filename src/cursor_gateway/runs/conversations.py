@@ -1,30 +1,26 @@
-"""A request in; its conversation, and how much of it the agent's session already knows, out. And the folder of a
-conversation: its images, how it is made, and how it is removed."""
+"""A request in; its conversation, and how much of it the agent's session already knows, out; how one is removed."""
 
 import asyncio
 import os
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from os import urandom
 from pathlib import Path
-from typing import TypeAlias
 
 from msgspec import Struct
 
-from cursor_gateway.errors import GatewayError, GatewayFault, InvalidRequest, NotFound, StoreUnavailable, host_exhausted
-from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage, is_image_name, media_type_of
+from cursor_gateway import errors
+from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
-from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.run import Run
 from cursor_gateway.sources.leftovers import remove_folder
-from cursor_gateway.sources.private_files import private_folder, read_private, write_private
+from cursor_gateway.sources.private_files import FreshFolders, private_folder, size_of
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.base import ConversationRecord, MessageRecord, RunRecord, Store, StoreUpkeep
 from cursor_gateway.workspace.change_log import FOLDER as CHANGES
+from cursor_gateway.workspace.permissions import Permissions
 from cursor_gateway.workspace.snapshots import Snapshots, forget_changes
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
-_LARGEST = 10_000_000  # bytes of an image that is shown
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -37,105 +33,6 @@ class Conversation(Struct, frozen=True, kw_only=True):
     new: Sequence[Message]
     given_known: int = 0  # how many of the request's messages are among `known`
     version: str = ""  # changes when a run in it begins or ends; empty for a new one
-
-
-class AttachedImage(Struct, frozen=True, tag="attached"):
-    """One that was sent with a message."""
-
-    name: str
-
-
-class WorkspaceImage(Struct, frozen=True, tag="workspace"):
-    """One that an answer mentions."""
-
-    path: str  # below the workspace, or absolute
-
-
-ImagePlace: TypeAlias = AttachedImage | WorkspaceImage
-
-
-def read_image_file(place: ImagePlace, folder: Path, workspace: str | None) -> bytes:
-    """`folder` is the conversation's; the workspace is None if it may not be used. Raises `NotFound`."""
-    data = b""
-    match place:
-        case AttachedImage(name=name):
-            if is_image_name(name):
-                data = _read_inside(folder / "images", name)
-        case WorkspaceImage(path=path):
-            if workspace is not None:
-                data = _read_inside(Path(workspace), path)
-    if media_type_of(data) is None:
-        raise NotFound("There is no PNG, JPEG, GIF or WebP image of at most 10 MB at this path.", param="path")
-    return data
-
-
-def _read_inside(folder: Path, path: str) -> bytes:
-    """Nothing if it is not a file in the folder. A link that leads out of it is not followed, also if it takes the
-    place of a folder after the path was resolved."""
-    try:
-        root = folder.resolve()
-        file = (root / path).resolve()
-        return read_private(root, file, _LARGEST) if file.is_relative_to(root) else b""
-    except (OSError, RuntimeError, ValueError):  # not there, or a loop of links
-        return b""
-
-
-def write_images(images: Sequence[Image], folder: Path) -> list[tuple[Image, str]]:
-    """Each image with its file. Identical images share a file, which only its owner may read.
-
-    `folder` is in a conversation's, three levels below the gateway's own directory.
-    """
-    with private_folder(folder.parents[2], folder) as opened:
-        for name, image in {image.name: image for image in images}.items():
-            write_private(opened, name, image.data)
-    return [(image, str(folder / image.name)) for image in images]
-
-
-def size_of(folder: Path) -> int:
-    """The total size of the files in it, at any depth."""
-    total = 0
-    for place, _, files in os.walk(folder):
-        for name in files:
-            try:
-                total += os.lstat(os.path.join(place, name)).st_size
-            except OSError:  # deleted meanwhile
-                continue
-    return total
-
-
-_FEW, _MANY = 8, 24  # below the first, more are made, up to the second
-
-
-class FreshFolders:
-    def __init__(self, base: Path, place: Path, names: Sequence[str]) -> None:
-        """They are made in `place`, which is `base` or below it; `names` are the folders in each of them."""
-        self._base, self._place, self._names = str(base), str(place), names
-        self._ready: list[str] = []
-        self._made = 0
-        self._making: asyncio.Future[None] | None = None
-
-    def move_to(self, folder: int, name: str) -> bool:
-        """Gives one that name in the folder with this descriptor. False: there is none."""
-        if len(self._ready) < _FEW and (self._making is None or self._making.done()):
-            self._making = asyncio.get_running_loop().run_in_executor(None, self._make)
-        if not self._ready:
-            return False
-        try:
-            os.rename(self._ready.pop(), name, dst_dir_fd=folder)
-        except OSError:  # it is gone, or the name is taken
-            return False
-        return True
-
-    def _make(self) -> None:
-        """In a thread: nothing else changes `_made`, and `_ready` only gets shorter meanwhile."""
-        # Each call into the system gives the interpreter to the event loop, which this thread then has to take back.
-        with suppress(OSError), private_folder(self._base, self._place) as place:  # missing ones are made when needed
-            while len(self._ready) < _MANY:
-                self._made += 1
-                os.mkdir(str(self._made), 0o700, dir_fd=place)
-                for name in self._names:
-                    os.mkdir(f"{self._made}/{name}", 0o700, dir_fd=place)
-                self._ready.append(f"{self._place}/{self._made}")
 
 
 _YOUNG_SECONDS = 3600.0
@@ -183,18 +80,18 @@ class Conversations:
             await latest.entered()
         found = await self._store.conversation(id, owner)
         if found is None:
-            raise NotFound(
+            raise errors.NotFound(
                 f"Unknown conversation {id[:100]!r}; leave it out to start a new one.",
                 param="conversationId",
             )
         if workspace is not None and workspace != found.workspace:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"This conversation uses the workspace {found.workspace!r}; start a new one to use another.",
                 param="workspace",
             )
         given = answered(messages)
         if given == len(messages):
-            raise InvalidRequest("There is no new message after the last answer; add one.", param="messages")
+            raise errors.InvalidRequest("There is no new message after the last answer; add one.", param="messages")
         version = _version(found, latest)  # as of before `known` is read
         known = messages[:given] or await self._said_in(id, owner)
         return self._conversation(found, latest, known, messages[given:], given, version)
@@ -203,7 +100,9 @@ class Conversations:
         """That of a run whose process died, as it was when the run began with these messages."""
         found = await self._store.conversation(run.conversation_id, run.owner)
         if found is None:
-            raise NotFound(f"Unknown conversation {run.conversation_id!r}; it was deleted.", param="conversationId")
+            raise errors.NotFound(
+                f"Unknown conversation {run.conversation_id!r}; it was deleted.", param="conversationId"
+            )
         given = answered(messages)
         said = await self._store.messages(found.id, run.owner)
         known = messages[:given] or [_message(record) for record in said if record.run_id != run.id]
@@ -215,7 +114,7 @@ class Conversations:
         if 0 < given < len(messages):
             try:
                 candidates = await self._store.find_by_fingerprint(scope.owner, fingerprint(scope, messages[:given]))
-            except StoreUnavailable:  # it costs the agent's memory, not the answer
+            except errors.StoreUnavailable:  # it costs the agent's memory, not the answer
                 candidates = []
             for found in candidates:
                 if self._volumes and found.volume not in self._volumes:
@@ -342,14 +241,8 @@ class Removals:
         try:
             self._permissions.forget_conversation(conversation_id)
             is_done = await self._source.forget(str(folder))
-        except (GatewayError, OSError):
+        except (errors.GatewayError, OSError):
             is_done = False
         await forget_changes(self._snapshots, str(self._conversations.data), conversation_id)
         await asyncio.to_thread(remove_folder, folder, is_done=is_done)
         return is_done
-
-
-def unwritable(error: OSError) -> GatewayError:
-    return host_exhausted(error) or GatewayFault(
-        f"The gateway cannot write its files: {error.strerror}; run `cursor-gateway doctor`."
-    )

@@ -8,18 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import (
-    AgentError,
-    GatewayRestarted,
-    InvalidRequest,
-    NotFound,
-    PreviousAnswerUnknown,
-    RunCancelled,
-    RunnerLost,
-    ShuttingDown,
-    StoreUnavailable,
-    unknown_model,
-)
+from cursor_gateway import errors
 from cursor_gateway.model.caller_tools import NamedTool, Offer, RequiredTool, ToolResult
 from cursor_gateway.model.document_events import reply_usage
 from cursor_gateway.model.documents import Usage
@@ -51,7 +40,11 @@ from cursor_gateway.store.base import IdempotentRun
 
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 _LATEST_RETRY_MS = 900_000  # after the end of a run: SDKs wait ten minutes for a reply, and then up to a minute
-_PROCESS_ENDED = (GatewayRestarted.code, RunnerLost.code, ShuttingDown.code)  # while the agent was at work
+_PROCESS_ENDED = (
+    errors.GatewayRestarted.code,
+    errors.RunnerLost.code,
+    errors.ShuttingDown.code,
+)  # while the agent was at work
 
 
 class Identified(Struct, frozen=True):
@@ -106,7 +99,7 @@ class Identify:
         _check_name(name)
         if is_alias(name, self._defaults.model_aliases):
             models: list[Model] = []
-            with suppress(AgentError):  # the run will report it
+            with suppress(errors.AgentError):  # the run will report it
                 models = await source.models()
             name = resolve(name, self._defaults.model_aliases, models)
         source.check_model(name)
@@ -119,13 +112,13 @@ class Identify:
         if request.offer is None:
             return request
         if (request.mode or self._defaults.mode) == "plan":
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 "Tools cannot be used in mode `plan`; omit `tools`, or choose another mode.", param="tools"
             )
         if self._source.named(request.source).offers_tools:
             return request
         if isinstance(request.offer.choice, RequiredTool | NamedTool):
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 "This gateway plays recordings, which cannot call tools; set `tool_choice` to `auto`.",
                 param="tool_choice",
             )
@@ -158,7 +151,7 @@ class Identify:
             found = await self._conversations.named(id, request.owner, workspace, request.messages)
             found = replace(found, session_id=None) if request.forgets_session else found
             if not Path(found.workspace).is_dir():
-                raise InvalidRequest(
+                raise errors.InvalidRequest(
                     f"The workspace {found.workspace!r} no longer exists; restore it, or start a new conversation.",
                     param="conversationId",
                 )
@@ -177,7 +170,7 @@ class Identify:
         if followed is None and request.has_full_history:
             return await self.conversation(replace(request, follows=None))
         if followed is None:
-            raise PreviousAnswerUnknown(
+            raise errors.PreviousAnswerUnknown(
                 "The previous answer is not stored here; send the whole conversation instead.",
                 param="previous_response_id",
             )
@@ -196,7 +189,7 @@ class Identify:
         if stored is None:
             return id
         if (await self._store.runs_of(stored.conversation_id, owner))[-1].id != id:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 "This is not the latest answer; continue from that one, or start a new conversation.",
                 param="conversationId",
             )
@@ -239,7 +232,7 @@ class Identify:
             return running
         try:
             found = await self._store.find_run_by_idempotency(request.owner, request.idempotency_key)
-        except StoreUnavailable:  # it costs the memory of earlier gateways, not the answer
+        except errors.StoreUnavailable:  # it costs the memory of earlier gateways, not the answer
             return None
         if found is None:
             return await self._waiting(request)
@@ -250,7 +243,7 @@ class Identify:
         """The same request in the queue. It costs nothing while the queue is unreachable."""
         if self._parts.queue is None or request.claim is not None:
             return None
-        with suppress(StoreUnavailable):
+        with suppress(errors.StoreUnavailable):
             return await self._parts.queue.find_by_key(request)
         return None
 
@@ -262,7 +255,7 @@ class Identify:
         for run_id in self._questions.runs_of(request.question_key):
             run = self._runs.find(run_id, request.owner)
             if run is None:
-                with suppress(NotFound, StoreUnavailable):
+                with suppress(errors.NotFound, errors.StoreUnavailable):
                     return await find_run(self._runs, self._store, run_id, request.owner)
             elif run.log.state.paused_at and not (run.is_ending and run.done is None):
                 return run
@@ -301,7 +294,7 @@ class Identify:
         for run_id in {made_by for id in call_ids if (made_by := run_of(id)) is not None}:
             if self._runs.find(run_id, owner) is not None:
                 return True
-            with suppress(StoreUnavailable):
+            with suppress(errors.StoreUnavailable):
                 if await self._store.run(run_id, owner) is not None:
                     return True
         return False
@@ -325,7 +318,7 @@ class Identify:
             check_body(known.body_hash, request)
         try:
             run = await find_run(self._runs, self._store, known.run_id, request.owner)
-        except NotFound:  # deleted with its conversation
+        except errors.NotFound:  # deleted with its conversation
             self._repeats.forget(request.owner, key)
             return None
         if not await _waits_in_vain(run, known.after):
@@ -353,7 +346,9 @@ class Identify:
         if request.attempt != "only" and not is_named:
             if failure.code in _PROCESS_ENDED and request.offer is not None:
                 return True
-            return failure.code == RunCancelled.code or (failure.retryable and not (await run.state()).has_output)
+            return failure.code == errors.RunCancelled.code or (
+                failure.retryable and not (await run.state()).has_output
+            )
         return failure.is_transient or not is_named
 
     async def _was_received(self, run: RunHandle, after: int) -> bool:
@@ -362,7 +357,7 @@ class Identify:
         """
         if (pause := (await run.state()).next_pause(after)) is not None:
             return run.count > pause.number
-        with suppress(StoreUnavailable):
+        with suppress(errors.StoreUnavailable):
             store, owner = self._store, run.owner
             runs = await store.runs_of(run.info.conversation_id or "", owner)
             if not runs or runs[-1].id == run.id:
@@ -377,7 +372,7 @@ def _check_name(model: str) -> None:
     invalid argument.
     """
     if len(model) > _LONGEST_MODEL or model.startswith("-") or not model.isprintable():
-        raise unknown_model(model[:_LONGEST_MODEL], [])
+        raise errors.unknown_model(model[:_LONGEST_MODEL], [])
 
 
 async def continue_run(

@@ -34,16 +34,7 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentTimedOut,
-    CallerGone,
-    Failure,
-    GatewayError,
-    RunCancelled,
-    SessionLost,
-    ToolNotCalled,
-)
+from cursor_gateway import errors
 from cursor_gateway.model.agent_events import (
     AgentEvent,
     CallerAwaited,
@@ -66,7 +57,7 @@ from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.stages.usage import UsageTotal
 
-STOPPED = RunCancelled("The run was cancelled; start it again to get the whole answer.")
+STOPPED = errors.RunCancelled("The run was cancelled; start it again to get the whole answer.")
 
 _LONGEST_GATHERING = 2.0  # seconds: an agent that keeps writing does not delay its calls for longer
 _LATE_SECONDS = 1.0  # if a timer fires this late, the process was suspended
@@ -235,7 +226,9 @@ class Terms(Struct, frozen=True, kw_only=True):
     known_tokens: int = 0  # about the size of this session
     can_restart: bool = False  # its agent
     fallback: str | None = None  # a source that may answer in place of one that fails
-    redacted: Callable[[Failure], Failure] = lambda failure: failure  # without the credentials of its source
+    redacted: Callable[[errors.Failure], errors.Failure] = lambda failure: (
+        failure
+    )  # without the credentials of its source
 
 
 # --- the machine ------------------------------------------------------------------------------------
@@ -248,8 +241,8 @@ class RunMachine:
         self.terms = Terms(limits=_ENDLESS)
         self.state, self.caller = state, caller
         self.calls = caller.calls if caller is not None else OpenCalls()
-        self.stop_reason: GatewayError | None = None
-        self.source_failure: Failure | None = None  # of a source in whose place another one answers
+        self.stop_reason: errors.GatewayError | None = None
+        self.source_failure: errors.Failure | None = None  # of a source in whose place another one answers
         self.started_at = self.heard_at = 0.0
         self.has_heard = False  # from an agent
         self.waiting_since: float | None = None  # for an answer, and not for the agent
@@ -298,14 +291,14 @@ class RunMachine:
         """The run before it has ended completely."""
         return self._move(StageInput.BEGIN)
 
-    def stop(self, why: GatewayError) -> list[Command]:
+    def stop(self, why: errors.GatewayError) -> list[Command]:
         """Ends the agent, unless the run has ended; readers see why."""
         if self.is_ending:
             return []
         self.stop_reason = why
         return self._move(StageInput.STOP)
 
-    def halt(self, why: GatewayError, now: float) -> list[Command]:
+    def halt(self, why: errors.GatewayError, now: float) -> list[Command]:
         """The same, and it counts no more what the agent writes or calls, however long that takes to exit."""
         if self.stage not in (Stage.DONE, Stage.OVER):
             self.stop_reason = self.stop_reason or why
@@ -364,7 +357,7 @@ class RunMachine:
             commands.append(Append(out))
         return commands
 
-    def agent_ended(self, failure: Failure | None, now: float) -> list[Command]:
+    def agent_ended(self, failure: errors.Failure | None, now: float) -> list[Command]:
         """It is gone. `failure`: it could not be started, or did not report its end."""
         commands = list[Command]()
         if self.stage is Stage.WORKING and failure is not None:
@@ -387,7 +380,7 @@ class RunMachine:
                     case Denied(id=id):
                         commands += self._carry_out(self.calls.make(id, Kind.TOOL, held=False), now)
                         commands += self._carry_out(self.calls.end_agent(), now)
-                    case GatewayError() as why:
+                    case errors.GatewayError() as why:
                         commands += self.halt(why, now)
                     case None:
                         pass
@@ -414,7 +407,7 @@ class RunMachine:
                 self._start = Start.RESUMED
                 commands += self._move(StageInput.RESTART)
             else:
-                why = ToolNotCalled(
+                why = errors.ToolNotCalled(
                     "The agent did not call the tool that `tool_choice` requires, even when asked again; rephrase the "
                     "request, or set `tool_choice` to `auto`.",
                     param="tool_choice",
@@ -423,11 +416,11 @@ class RunMachine:
             return None
         return self._usage.total(end)
 
-    def _restart(self, failure: Failure) -> list[Command]:
+    def _restart(self, failure: errors.Failure) -> list[Command]:
         """For an agent that failed before its first output, if it can be started again."""
         if not self.terms.can_restart or self.state.count != self._count_before:
             return []
-        if failure.code == SessionLost.code and self._has_session:
+        if failure.code == errors.SessionLost.code and self._has_session:
             self._start = Start.FRESH
         elif failure.is_source_failure and self.terms.fallback is not None and self.source_failure is None:
             self._start, self.source_failure = Start.ELSEWHERE, self.terms.redacted(failure)
@@ -436,7 +429,7 @@ class RunMachine:
             return []
         return self._move(StageInput.RESTART)
 
-    def _left_with_results(self, failure: Failure, now: float) -> list[Command]:
+    def _left_with_results(self, failure: errors.Failure, now: float) -> list[Command]:
         """If the agent died before it could use the results that it got, another agent gets them.
 
         An agent can die while its caller works, and this may be noticed only after the results were passed on. It is
@@ -444,7 +437,7 @@ class RunMachine:
         """
         unused = [id for id in self._unused if self.calls.state(id) is Call.DELIVERED]
         self._unused.clear()
-        if failure.code != AgentCrashed.code or not unused or not self.terms.can_restart:
+        if failure.code != errors.AgentCrashed.code or not unused or not self.terms.can_restart:
             return []
         return self._leave(unused, now)
 
@@ -535,7 +528,7 @@ class RunMachine:
                     commands += self._move(StageInput.DUE)
                 case open_calls.Fail():
                     commands += self.stop(
-                        CallerGone(
+                        errors.CallerGone(
                             f"No tool results arrived within {self.terms.waits.answer_seconds:g} s; to continue, send "
                             "them with the whole conversation, or raise `answer_seconds`."
                         )
@@ -568,7 +561,7 @@ class RunMachine:
         if reconnect_seconds:
             return [SetTimer(Timer.READERS, reconnect_seconds)]
         return self.stop(
-            RunCancelled("The client disconnected before the answer was complete; send the request again.")
+            errors.RunCancelled("The client disconnected before the answer was complete; send the request again.")
         )
 
     # --- its timers ---------------------------------------------------------------------------------
@@ -585,7 +578,7 @@ class RunMachine:
             left = _LATE_SECONDS  # the process was suspended: what the agent wrote meanwhile is still unread
         if left > 0:
             return [self._limit(left)]
-        return self.stop(AgentTimedOut(self._too_late(now)))
+        return self.stop(errors.AgentTimedOut(self._too_late(now)))
 
     def quiet_again(self) -> list[Command]:
         """The agent's output could not be read meanwhile, and what it wrote before it made its calls comes first."""
@@ -625,7 +618,7 @@ class RunMachine:
 
     # --- the end ------------------------------------------------------------------------------------
 
-    def _fail(self, failure: Failure, now: float) -> list[Command]:
+    def _fail(self, failure: errors.Failure, now: float) -> list[Command]:
         why = self.stop_reason.failure() if self.stop_reason is not None else failure
         return [Append(self._assembler.push(self._timed(RunFailed(failure=self.terms.redacted(why)), now)))]
 
@@ -637,7 +630,7 @@ class RunMachine:
 
     # --- the table, applied -------------------------------------------------------------------------
 
-    def _move(self, input: StageInput, failure: Failure | None = None, now: float = 0.0) -> list[Command]:
+    def _move(self, input: StageInput, failure: errors.Failure | None = None, now: float = 0.0) -> list[Command]:
         self.stage, actions = STAGES[self.stage].get(input, (self.stage, ()))
         commands = list[Command]()
         for action in actions:
@@ -647,7 +640,7 @@ class RunMachine:
                 case StageAction.END:
                     commands.append(_END)
                 case StageAction.FAIL:
-                    commands += self._fail(failure or AgentCrashed().failure(), now)
+                    commands += self._fail(failure or errors.AgentCrashed().failure(), now)
         return commands
 
 

@@ -19,18 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import (
-    ConversationBusy,
-    GatewayError,
-    GatewayFault,
-    InvalidRequest,
-    QueueExpired,
-    QueueFull,
-    RunnerLost,
-    ShuttingDown,
-    StoreUnavailable,
-    TooManyRuns,
-)
+from cursor_gateway import errors
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.documents import Envelope, QueuePlace
 from cursor_gateway.model.messages import UserMessage
@@ -65,18 +54,18 @@ _IDLE_SECONDS = 10.0  # another gateway that shares the history may leave entrie
 _AGAIN_SECONDS = 0.1  # until a claimed entry is looked at again
 _LONGEST_PROMPT = 200  # characters of its first line, for lists
 _FURTHEST = timedelta(days=366)
-_NOT_NOW = (StoreUnavailable, TooManyRuns, ShuttingDown, ConversationBusy)  # it waits again
+_NOT_NOW = (errors.StoreUnavailable, errors.TooManyRuns, errors.ShuttingDown, errors.ConversationBusy)  # it waits again
 
 
-def expired() -> QueueExpired:
-    return QueueExpired(
+def expired() -> errors.QueueExpired:
+    return errors.QueueExpired(
         "The request waited in the queue for too long; send it again, raise `queue_ttl_seconds`, or allow more runs "
         "at once."
     )
 
 
-def queue_full(most: int) -> QueueFull:
-    return QueueFull(
+def queue_full(most: int) -> errors.QueueFull:
+    return errors.QueueFull(
         f"This API key has {most:,} requests in the queue, or {MOST_BYTES // 2**20} MiB of them, which is the limit; "
         "wait, cancel some, or raise `max_queued_per_key`."
     )
@@ -92,14 +81,14 @@ def check_time(request: RunRequest, limits: QueueLimits, now: datetime) -> None:
     if request.run_at is None:
         return
     if not request.queues:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             "`runAt` needs a request whose answer is read later; send `Prefer: respond-async`, or `background`.",
             param="runAt",
         )
     if not limits.queue_ttl_seconds:
-        raise InvalidRequest("`runAt` needs the queue, which `queue_ttl_seconds = 0` disables.", param="runAt")
+        raise errors.InvalidRequest("`runAt` needs the queue, which `queue_ttl_seconds = 0` disables.", param="runAt")
     if time_of(request.run_at) - now > _FURTHEST:
-        raise InvalidRequest("`runAt` is more than a year away; choose an earlier time.", param="runAt")
+        raise errors.InvalidRequest("`runAt` is more than a year away; choose an earlier time.", param="runAt")
 
 
 def time_of(text: str) -> datetime:
@@ -107,7 +96,9 @@ def time_of(text: str) -> datetime:
     with suppress(ValueError):
         if (time := datetime.fromisoformat(text)).tzinfo is not None:
             return time
-    raise InvalidRequest("`runAt` must be a time and its offset, such as `2026-12-01T02:00:00+01:00`.", param="runAt")
+    raise errors.InvalidRequest(
+        "`runAt` must be a time and its offset, such as `2026-12-01T02:00:00+01:00`.", param="runAt"
+    )
 
 
 # --- entries ----------------------------------------------------------------------------------------
@@ -254,15 +245,15 @@ class QueuedRun(RunHandle):
             return None
         return place_of(entry, await self._queue.position(self.id))
 
-    def stop(self, why: GatewayError) -> None:
+    def stop(self, why: errors.GatewayError) -> None:
         """Nobody's leaving ends it."""
 
-    async def cancel(self, why: GatewayError) -> Envelope:
+    async def cancel(self, why: errors.GatewayError) -> Envelope:
         while (ended := await self.withdraw(why)) is None:
             pass
         return ended
 
-    async def withdraw(self, why: GatewayError) -> Envelope | None:
+    async def withdraw(self, why: errors.GatewayError) -> Envelope | None:
         """How it ended: now, or before. None: it starts, or has started, so that the run must be looked for."""
         if self.done is None:
             is_cancelled = await self._queue.cancel(self.id, self.owner, why.failure())
@@ -320,7 +311,7 @@ class RunQueue:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-            with suppress(StoreUnavailable):  # then others see that this process has ended
+            with suppress(errors.StoreUnavailable):  # then others see that this process has ended
                 await self.stored.release_of([self._instance])
 
     def figures(self) -> list[Figure]:
@@ -343,7 +334,7 @@ class RunQueue:
             case Put():
                 found = await self.find(id, request.owner)
                 if found is None:
-                    raise StoreUnavailable("The history has lost the request; send it again.")
+                    raise errors.StoreUnavailable("The history has lost the request; send it again.")
                 return found
             case Entry():
                 return await self._joined(put, request)
@@ -374,7 +365,7 @@ class RunQueue:
             seconds = _LOOK_SECONDS
             try:
                 seconds = await self._look(begin)
-            except StoreUnavailable:
+            except errors.StoreUnavailable:
                 pass
             except Exception as error:  # noqa: BLE001 -- one bad entry must not stop all others
                 self._fault(error)
@@ -417,7 +408,7 @@ class RunQueue:
         self._starting.add(task)
         try:
             claimed = None
-            with suppress(StoreUnavailable):
+            with suppress(errors.StoreUnavailable):
                 claimed = await self.stored.claim_entry(owner, self._instance)
             if claimed is None:
                 place.give_back()
@@ -433,24 +424,26 @@ class RunQueue:
             request = decode_request(claimed.body)
         except msgspec.DecodeError:
             place.give_back()
-            why: GatewayError = GatewayFault("This version cannot read the queued request; send it again.")
+            why: errors.GatewayError = errors.GatewayFault(
+                "This version cannot read the queued request; send it again."
+            )
         else:
             try:
                 run = await begin(replace(request, claim=Claim(claimed.run_id, claimed.epoch, claimed.run_id)), place)
                 if run.id == claimed.run_id:
                     return True
-                why = GatewayFault(f"The same Idempotency-Key has started the run {run.id}; read that one.")
+                why = errors.GatewayFault(f"The same Idempotency-Key has started the run {run.id}; read that one.")
             except _NOT_NOW:
-                with suppress(StoreUnavailable):  # then it is found as one that nobody starts
+                with suppress(errors.StoreUnavailable):  # then it is found as one that nobody starts
                     await self.stored.release(claimed.run_id, claimed.epoch)
                 return False
-            except RunnerLost:  # another process has it
+            except errors.RunnerLost:  # another process has it
                 return True
-            except GatewayError as error:
+            except errors.GatewayError as error:
                 why = error
             except Exception as error:  # noqa: BLE001 -- its client must get an answer
                 self._fault(error)
-                why = GatewayFault("Internal error in the gateway; its log has the details.")
-        with suppress(StoreUnavailable):
+                why = errors.GatewayFault("Internal error in the gateway; its log has the details.")
+        with suppress(errors.StoreUnavailable):
             await self.stored.fail(claimed.run_id, claimed.epoch, why.failure())
         return True

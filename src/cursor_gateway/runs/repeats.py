@@ -22,16 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import (
-    AgentError,
-    AgentMissing,
-    AgentQuotaExhausted,
-    AgentUnauthenticated,
-    Failure,
-    IdempotencyMismatch,
-    RunCancelled,
-    StoreUnavailable,
-)
+from cursor_gateway import errors
 from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.messages import AssistantMessage, Message, ToolMessage
@@ -99,7 +90,7 @@ def body_hash(request: RunRequest) -> str:
 
 def check_body(expected: str, request: RunRequest) -> None:
     if body_hash(request) != expected:
-        raise IdempotencyMismatch(
+        raise errors.IdempotencyMismatch(
             "This Idempotency-Key was used for a different request; send the same body, or a new key.",
             param="Idempotency-Key",
         )
@@ -110,7 +101,7 @@ async def quote_answer(store: Store, request: RunRequest, run: RunHandle, answer
     if not request.has_full_history:
         return
     id = run.info.conversation_id or ""
-    with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
+    with suppress(errors.StoreUnavailable):  # it costs the agent's memory, not the answer
         conversation = await store.conversation(id, request.owner)
         if conversation is not None:
             scope = scope_of(request, conversation.workspace, default_mode)
@@ -150,7 +141,7 @@ class Repeats:
             return recent
         try:
             return await self._store.find_run_by_idempotency(owner, key)
-        except StoreUnavailable:  # costs a second run, not the answer
+        except errors.StoreUnavailable:  # costs a second run, not the answer
             return None
 
     def recent(self, owner: str, key: str) -> IdempotentRun | None:
@@ -160,7 +151,7 @@ class Repeats:
     async def note(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
         if self._remembers:
             self._recent.put((owner, key), reply)
-        with suppress(StoreUnavailable):
+        with suppress(errors.StoreUnavailable):
             await self._store.name_reply(owner, key, reply, now_ms)
 
     def forget(self, owner: str, key: str) -> None:
@@ -189,7 +180,9 @@ class Deliveries:
         return True
 
 
-_ERRORS: dict[str, type[AgentError]] = {error.code: error for error in (AgentUnauthenticated, AgentQuotaExhausted)}
+_ERRORS: dict[str, type[errors.AgentError]] = {
+    error.code: error for error in (errors.AgentUnauthenticated, errors.AgentQuotaExhausted)
+}
 _RESET_FILE = "account_errors_reset"
 _RECENT_SECONDS = 1.0
 
@@ -211,7 +204,7 @@ class _AccountError(Struct, frozen=True):
 
 
 class _Remembered(Struct, frozen=True):
-    failure: Failure
+    failure: errors.Failure
     heard_at: float
 
 
@@ -235,7 +228,7 @@ class AccountErrors:
             known = self._recent[source] = now, (self._source.account_of(source), _stamp(self._reset_file))
         return Asked(owner, known[1], model)
 
-    def known(self, asked: Asked) -> AgentError | None:
+    def known(self, asked: Asked) -> errors.AgentError | None:
         """The cached error that an agent would report again, if there is one."""
         now = self._clock()
         for model in (None, asked.model):
@@ -250,7 +243,7 @@ class AccountErrors:
                 )
         return None
 
-    def record(self, asked: Asked, failure: Failure | None) -> None:
+    def record(self, asked: Asked, failure: errors.Failure | None) -> None:
         """How a run has ended; None if it succeeded."""
         if failure is None:
             for key in list(self._remembered):
@@ -258,7 +251,7 @@ class AccountErrors:
                     del self._remembered[key]
         elif failure.code in _ERRORS:
             key = _AccountError(
-                asked.owner, asked.account, asked.model if failure.code == AgentQuotaExhausted.code else None
+                asked.owner, asked.account, asked.model if failure.code == errors.AgentQuotaExhausted.code else None
             )
             self._remembered.put(key, _Remembered(failure, self._clock()))
 
@@ -276,7 +269,7 @@ def _stamp(file: Path) -> int:
         return 0
 
 
-_FORGOTTEN = (AgentMissing.code, RunCancelled.code)  # no agent was started, or the client has stopped it
+_FORGOTTEN = (errors.AgentMissing.code, errors.RunCancelled.code)  # no agent was started, or the client has stopped it
 _UNREAD_SECONDS = 600.0  # who asks again after that wants another answer
 _GROWTH = 2  # a client's next wait is at most this multiple of the time since the failure
 
@@ -289,7 +282,7 @@ class Question(Struct, frozen=True):
 
 
 class _Failed(Struct, frozen=True):
-    failure: Failure
+    failure: errors.Failure
     failed_at: float
     asked_at: float  # for the last time
 
@@ -324,20 +317,20 @@ class FailedQuestions:
         unread = [run_id for run_id in asked if self._unread.pop(run_id)[1] >= since]
         return [*(run_id for run_id, question in self._running.items() if question.key == key), *unread]
 
-    def end(self, run_id: str, failure: Failure | None, *, is_unread: bool = False) -> None:
+    def end(self, run_id: str, failure: errors.Failure | None, *, is_unread: bool = False) -> None:
         """How the run has ended; None if it succeeded."""
         question = self._running.pop(run_id, None)
         if question is not None and is_unread and failure is None:
             self._unread.put(run_id, (question, self._clock()))
         if question is None or not self._seconds:
             return
-        if failure is None or failure.source != AgentError.source or failure.code in _FORGOTTEN:
+        if failure is None or failure.source != errors.AgentError.source or failure.code in _FORGOTTEN:
             self._failed.pop(question, None)
         else:
             now = self._clock()
             self._failed.put(question, _Failed(failure, now, now))
 
-    def known(self, question: Question) -> Failure | None:
+    def known(self, question: Question) -> errors.Failure | None:
         """Why the question failed, if this is a client's own retry."""
         failed = self._failed.get(question)
         if failed is None:

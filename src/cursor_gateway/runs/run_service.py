@@ -8,19 +8,18 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.model.answers import PermissionEntry, RunAnswer
+from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.caller_tools import Offer, Tool
-from cursor_gateway.model.changes import ReviewRequest, ReviewResult
 from cursor_gateway.model.costs import Budget, Prices
 from cursor_gateway.model.documents import Envelope, Mode, Usage
 from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.model.requests import NOT_STORED, AgentRequest, Fences, TraceContext, WhenBusy, WhenClientLeaves
-from cursor_gateway.runs.conversations import ImagePlace
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.sources.base import Model, SourceState
-from cursor_gateway.store.base import CONTINUATION, Claim, ConversationRecord, Store
+from cursor_gateway.sources.base import SourceState
+from cursor_gateway.store.base import CONTINUATION, Claim, Store
 from cursor_gateway.store.health import Figure
 from cursor_gateway.store.queue import Entry, NamedWork
+from cursor_gateway.workspace.host import Host
 
 LARGEST_KEPT = 4 * 1024 * 1024  # bytes of a request; the answer to a larger one cannot be looked up
 
@@ -111,41 +110,6 @@ class ServiceState(Struct, frozen=True, kw_only=True):
     limit: int  # how many may run at once
     workspace: str = ""  # the default folder
     problem: str = ""  # what does not work although runs can be started
-
-
-class Host(Protocol):
-    """The machine that agents work on, or those of a cluster's runners. All methods raise a `GatewayError` for requests
-    that cannot be fulfilled."""
-
-    async def models(self) -> list[Model]: ...
-
-    def check_model(self, model: str) -> None:
-        """Raises `ModelUnavailable` for a name that is known to be wrong."""
-        ...
-
-    async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
-        """Paths below the workspace, best match first."""
-        ...
-
-    async def folders(self, owner: str, query: str, limit: int) -> list[str]:
-        """Folders that a conversation may use as its workspace."""
-        ...
-
-    async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
-        """Lists, reverts, keeps or commits what changed in the conversation's workspace."""
-        ...
-
-    async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
-        """Raises `NotFound`."""
-        ...
-
-    async def permissions(self, owner: str) -> list[PermissionEntry]:
-        """The newest first."""
-        ...
-
-    async def revoke_permission(self, owner: str, id: str) -> bool:
-        """False: there is none."""
-        ...
 
 
 class Work(Protocol):

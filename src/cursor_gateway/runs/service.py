@@ -15,44 +15,22 @@ from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from socket import gethostname
 
 from msgspec.structs import replace
 
-from cursor_gateway.errors import (
-    CallerGone,
-    ConversationBusy,
-    GatewayError,
-    InvalidRequest,
-    NotFound,
-    RunCancelled,
-    RunnerLost,
-    StoreUnavailable,
-    TooManyRuns,
-    error_of,
-)
-from cursor_gateway.fair_threads import FairThreads, IsGone
-from cursor_gateway.model.answers import (
-    PermissionEntry,
-    RunAnswer,
-)
-from cursor_gateway.model.changes import (
-    ListedChanges,
-    ListRequest,
-    PatchRequest,
-    ReviewRequest,
-    ReviewResult,
-    TraceRequest,
-)
+from cursor_gateway import errors
+from cursor_gateway.fair_threads import FairThreads, KeyedLocks
+from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.model.messages import Image
-from cursor_gateway.runs.admission import KeyedLocks, Place, check_budget, day_end, find_run, used_up
+from cursor_gateway.runs.admission import Place, check_budget, day_end, find_run, used_up
 from cursor_gateway.runs.answers import Answers
-from cursor_gateway.runs.conversations import Conversation, ImagePlace, Removals, read_image_file, unwritable
+from cursor_gateway.runs.conversations import Conversation, Removals
 from cursor_gateway.runs.handle import RunHandle, end_interrupted_run
 from cursor_gateway.runs.identify import Identify
-from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.queue import QueuedRun, QueueLimits, RunQueue, check_time, time_of
 from cursor_gateway.runs.repeats import Asked, FailedQuestions, Question, Repeats, quote_answer
 from cursor_gateway.runs.run import Run
@@ -60,17 +38,14 @@ from cursor_gateway.runs.run_service import (
     LARGEST_KEPT,
     Asker,
     Continued,
-    Host,
     Removed,
     RunRequest,
     ServiceState,
     Work,
 )
 from cursor_gateway.runs.starter import RunParts, RunStarter
-from cursor_gateway.sources.base import Model
 from cursor_gateway.store.base import (
     Busy,
-    ConversationRecord,
     IdempotentRun,
     KeyLimit,
     KeyTaken,
@@ -80,75 +55,11 @@ from cursor_gateway.store.base import (
 )
 from cursor_gateway.store.health import Figure
 from cursor_gateway.store.queue import Entry, NamedWork
-from cursor_gateway.workspace.files import find_files
+from cursor_gateway.workspace.host import Host, LocalHost
+from cursor_gateway.workspace.permissions import Permissions
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
 _THREADS = 4
-_LIST_SECONDS = 5.0
-
-
-class LocalHost:
-    """The `Host` of a process that runs its agents itself."""
-
-    def __init__(self, parts: RunParts, decisions: Permissions, locks: KeyedLocks, threads: FairThreads) -> None:
-        """`threads` are for files of workspaces: their disks may be slow, and their folders large."""
-        self._source, self._conversations, self._workspaces = parts.source, parts.conversations, parts.workspaces
-        self._snapshots, self._decisions, self._locks, self._threads = parts.snapshots, decisions, locks, threads
-        self._store = parts.store
-
-    async def models(self) -> list[Model]:
-        return await self._source.models()
-
-    def check_model(self, model: str) -> None:
-        self._source.check_model(model)
-
-    async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
-        def find(is_gone: IsGone) -> list[str]:
-            return find_files(self._workspaces.find(workspace), query, limit, is_gone=is_gone)
-
-        return await self._threads.run(owner, find)
-
-    async def folders(self, owner: str, query: str, limit: int) -> list[str]:
-        return await self._threads.run(owner, lambda _: self._workspaces.folders(query, limit))
-
-    async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
-        """One at a time in each conversation."""
-        is_reading = isinstance(request, ListRequest | PatchRequest | TraceRequest)
-        if self._snapshots is None:
-            if is_reading and not isinstance(request, TraceRequest):
-                return ListedChanges([])
-            raise NotFound("This gateway does not record what files were (`snapshots` is false).")
-        find = self._workspaces.allowed if is_reading else self._workspaces.find
-        folder = find(conversation.workspace) or ""  # then no file exists, for a list
-        await self._snapshots.settled(conversation.id)
-        log, until = self._snapshots.log(conversation.id), time.monotonic() + _LIST_SECONDS
-        runs = [run.id for run in await self._store.runs_of(conversation.id, conversation.owner)]
-
-        def work(is_gone: IsGone) -> ReviewResult:
-            from cursor_gateway.workspace.review import Review  # most gateways' lives pass without it
-
-            review = Review(folder, log, conversation.title, runs, lambda: is_gone() or time.monotonic() > until)
-            return review.perform(request)
-
-        async with self._locks.holding(("changes", conversation.id)):
-            return await self._threads.run(conversation.owner, work)
-
-    async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
-        workspace = self._workspaces.allowed(conversation.workspace)
-        folder = self._conversations.folder(conversation.id)
-        return await self._threads.run(conversation.owner, lambda _: read_image_file(place, folder, workspace))
-
-    async def permissions(self, owner: str) -> list[PermissionEntry]:
-        try:
-            return self._decisions.every(owner)
-        except OSError as error:
-            raise unwritable(error) from error
-
-    async def revoke_permission(self, owner: str, id: str) -> bool:
-        try:
-            return self._decisions.revoke(owner, id)
-        except OSError as error:
-            raise unwritable(error) from error
 
 
 class LocalWork:
@@ -197,7 +108,15 @@ class LocalRunService:
         self._questions = FailedQuestions(self.defaults.reconnect_seconds, time.monotonic)
         self._locks = KeyedLocks()
         self._threads = FairThreads("workspace", _THREADS)
-        self.host: Host = LocalHost(parts, self.decisions, self._locks, self._threads)
+        self.host: Host = LocalHost(
+            parts.source,
+            parts.store,
+            Path(parts.conversations.directory),
+            parts.workspaces,
+            self.decisions,
+            parts.snapshots,
+            self._threads,
+        )
         self.starter = RunStarter(parts, self.decisions)
         self.removals = Removals(self.source, self.conversations, self.decisions, parts.snapshots)
         self._identify = Identify(parts, self._repeats, self._questions)
@@ -223,7 +142,7 @@ class LocalRunService:
         begun = run.begun if not continued.after else None
         is_kept = begun is not None and begun.request == kept  # with the run
         if 0 < len(kept) <= LARGEST_KEPT and not is_kept and not isinstance(run, QueuedRun):
-            with suppress(StoreUnavailable):  # costs the lookup, not the answer
+            with suppress(errors.StoreUnavailable):  # costs the lookup, not the answer
                 await self.store.keep_request(run.id, request.owner, continued.after, kept)
         return replace(continued, key=found.key or "")
 
@@ -272,11 +191,12 @@ class LocalRunService:
                 if queue is not None and await self._must_queue(queue, conversation, request, place):
                     is_named = conversation.version and not request.has_full_history
                     return await queue.put(given, conversation.id if is_named else "") or await self._join(request)
-                if interrupts and (stopped := self._to_interrupt(conversation.id)) is not None:
-                    if place is None and not stopped.is_waiting:
-                        place = self.runs.inherit(stopped)
-                    stopped.stop(interrupted())
-                    await stopped.finished()
+                latest = self.runs.latest(conversation.id)
+                if interrupts and latest is not None and not latest.is_ending:
+                    if place is None and not latest.is_waiting:
+                        place = self.runs.inherit(latest)
+                    latest.stop(interrupted())
+                    await latest.finished()
                     conversation, images = await self._identify.conversation(request), None
                 elif conversation.version and await self._has_waited(conversation.id, request):
                     # Messages that arrived meanwhile count.
@@ -289,13 +209,16 @@ class LocalRunService:
                     match await self._start_in(conversation, request, images, asked, needs_lease=not is_stuck):
                         case Run() as run:
                             place.give_back()  # the run has it now
-                            return await self._started(run, request, asked)
+                            await self._started(run, request, asked)
+                            return run
                         case KeyTaken():  # another process has the same request
                             return await self._join(request)
                         case KeyLimit() as reached:
                             raise _limited(reached, self._now_ms())
                         case Superseded():
-                            raise RunnerLost("This process was considered dead; another one handles the request.")
+                            raise errors.RunnerLost(
+                                "This process was considered dead; another one handles the request."
+                            )
                         case Busy(run_id=run_id):
                             is_stuck = not await self._release(run_id, request)
                         case None:
@@ -328,10 +251,6 @@ class LocalRunService:
         self._check_may_wait(request)
         return True
 
-    def _to_interrupt(self, conversation_id: str) -> Run | None:
-        latest = self.runs.latest(conversation_id)
-        return None if latest is None or latest.is_ending else latest
-
     async def resume(self, request: RunRequest, stored: RunRecord) -> Run:
         """Continues a run whose process died, with a new agent; this process has its lease."""
         self._resuming.add(stored.id)
@@ -350,7 +269,7 @@ class LocalRunService:
             async with self._locks.holding(conversation.id):
                 return await self.starter.resume(request, stored, conversation, images)
         except OSError as error:
-            raise unwritable(error) from error
+            raise errors.unwritable(error) from error
         finally:
             place.give_back()
 
@@ -376,12 +295,12 @@ class LocalRunService:
                 when_done = partial(self._note_end, asked)
                 return await self.starter.start(request, conversation, images, when_done, needs_lease=needs_lease)
             except OSError as error:
-                raise unwritable(error) from error
+                raise errors.unwritable(error) from error
 
     async def _join(self, request: RunRequest) -> RunHandle:
         joined = await self._identify.earlier(request)
         if joined is None:
-            raise StoreUnavailable("The history is inconsistent for this run; try again.")
+            raise errors.StoreUnavailable("The history is inconsistent for this run; try again.")
         return joined
 
     async def _release(self, run_id: str, request: RunRequest) -> bool:
@@ -403,16 +322,15 @@ class LocalRunService:
     async def _interrupted_elsewhere(self, run: RunRecord, request: RunRequest) -> bool:
         if request.when_busy != "interrupt" or self.cancel_elsewhere is None:
             return False
-        with suppress(GatewayError):  # it is looked at again
+        with suppress(errors.GatewayError):  # it is looked at again
             await self.cancel_elsewhere(run.id, run.owner)
         return True
 
-    async def _started(self, run: Run, request: RunRequest, asked: Asked | None) -> Run:
+    async def _started(self, run: Run, request: RunRequest, asked: Asked | None) -> None:
         if request.question_key:
             self._questions.begin(run.id, Question(asked, request.question_key))
         if request.repeat_key:
             await self._repeats.note(request.owner, request.repeat_key, IdempotentRun(run.id, ""), self._now_ms())
-        return run
 
     def _note_end(self, asked: Asked | None, run: Run) -> None:
         done = run.done
@@ -424,14 +342,14 @@ class LocalRunService:
 
     def _asked(self, request: RunRequest) -> Asked | None:
         """Raises the remembered error if a client repeats its request, or an agent would only report it again."""
-        errors = self._parts.account_errors
-        asked = errors.asked(request.owner, request.source, request.model or "") if errors is not None else None
+        kept = self._parts.account_errors
+        asked = kept.asked(request.owner, request.source, request.model or "") if kept is not None else None
         if not request.clients_retry:
             return asked
         failure = self._questions.known(Question(asked, request.question_key)) if request.question_key else None
-        error = error_of(failure) if failure is not None else None
-        if error is None and errors is not None and asked is not None:
-            error = errors.known(asked)
+        error = errors.error_of(failure) if failure is not None else None
+        if error is None and kept is not None and asked is not None:
+            error = kept.known(asked)
         if error is not None:
             self.runs.notify_repeated(error.failure(), request.owner, request.request_id)
             raise error
@@ -447,7 +365,9 @@ class LocalRunService:
             return False
         if latest.caller is not None and latest.is_waiting:
             latest.stop(
-                CallerGone("The caller sent another message instead of the tool's result; the call was not answered.")
+                errors.CallerGone(
+                    "The caller sent another message instead of the tool's result; the call was not answered."
+                )
             )
             await latest.finished()
             return True
@@ -457,7 +377,7 @@ class LocalRunService:
 
     def _check_may_wait(self, request: RunRequest) -> None:
         if request.when_busy == "refuse":
-            raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
+            raise errors.ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
 
     async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
         continued = await self._answers.take(id, asker, given)
@@ -478,7 +398,7 @@ class LocalRunService:
         """A run that is driven here, a stored one, or one in the queue. Raises `NotFound`."""
         try:
             return await find_run(self.runs, self.store, id, owner)
-        except NotFound:
+        except errors.NotFound:
             queued = await self.queue.find(id, owner) if self.queue is not None else None
             if queued is None:
                 raise
@@ -503,7 +423,7 @@ class LocalRunService:
         """A run in it is stopped."""
         latest = self.runs.latest(conversation_id)
         if latest is not None and latest.owner == owner:
-            latest.stop(RunCancelled("The conversation was deleted; start a new one."))
+            latest.stop(errors.RunCancelled("The conversation was deleted; start a new one."))
             await latest.gone()
         if not await self.store.delete_conversation(conversation_id, owner):
             return "unknown"
@@ -552,18 +472,18 @@ class LocalRunService:
             await self._parts.snapshots.close()
 
 
-def interrupted() -> RunCancelled:
-    return RunCancelled("A newer message in the conversation interrupted this answer.")
+def interrupted() -> errors.RunCancelled:
+    return errors.RunCancelled("A newer message in the conversation interrupted this answer.")
 
 
-def cancelled() -> RunCancelled:
-    return RunCancelled("Stopped on request. Send the message again to get a complete answer.")
+def cancelled() -> errors.RunCancelled:
+    return errors.RunCancelled("Stopped on request. Send the message again to get a complete answer.")
 
 
-def _limited(reached: KeyLimit, now_ms: int) -> GatewayError:
+def _limited(reached: KeyLimit, now_ms: int) -> errors.GatewayError:
     match reached.which:
         case "max_runs":
-            return TooManyRuns(
+            return errors.TooManyRuns(
                 f"This API key may have {reached.limit:,} active runs; try again when one of them has ended."
             )
         case "runs_per_day":
@@ -575,6 +495,6 @@ def _limited(reached: KeyLimit, now_ms: int) -> GatewayError:
 def _check_needs(request: RunRequest) -> None:
     """A runner that claimed the request already has the labels."""
     if request.needs and request.claim is None:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             "`needs` chooses a runner of a cluster, and this gateway is not part of one; omit it.", param="needs"
         )

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.errors import StoreUnavailable, unwritable
 from cursor_gateway.model.caller_tools import Offer, preamble, usable
 from cursor_gateway.model.messages import AssistantMessage, Image, Instructions, Message, UserMessage, place_images
 from cursor_gateway.model.requests import RunInfo
@@ -29,13 +29,10 @@ from cursor_gateway.runs.conversations import (
     Conversation,
     Conversations,
     new_conversation_id,
-    unwritable,
-    write_images,
 )
 from cursor_gateway.runs.handle import run_info, stored_state
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import WaitLimits
-from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.repeats import AccountErrors, body_hash, quote
 from cursor_gateway.runs.run import Run, RunPlan, TurnWatch
 from cursor_gateway.runs.run_service import Defaults, RunRequest, continuation_of
@@ -56,6 +53,8 @@ from cursor_gateway.store.base import (
     RunRecord,
     Store,
 )
+from cursor_gateway.workspace.host import write_images
+from cursor_gateway.workspace.permissions import Permissions
 from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots
 
@@ -174,15 +173,6 @@ class Prompts:
             os.unlink(self._is_bare)
 
 
-class ComposedRun(Struct, frozen=True):
-    """A run that can begin."""
-
-    run: Run
-    request: RunRequest
-    turns: TurnBuilder
-    continuation: bytes = b""  # that is too long to be stored with the run's beginning
-
-
 def now_ms() -> int:
     return time_ns() // 1_000_000
 
@@ -252,28 +242,29 @@ class RunStarter:
         """Composes the run, begins it in the store, unless that can wait for its first events, and runs it. Raises
         `OSError`. `needs_lease`: not while the store has another run in the conversation.
         """
-        composed = await self._compose(request, conversation, images, when_done)
+        continuation = await _continuation(request)
+        run, turns = self._compose(request, conversation, images, when_done, continuation)
         try:
-            refused = await self._begin(composed, needs_lease=needs_lease)
+            refused = await self._begin(run, request, continuation, needs_lease=needs_lease)
         except BaseException:
-            self._withdraw(composed.turns.turn.offered)
+            self._withdraw(turns.turn.offered)
             raise
         if refused is not None:
-            self._withdraw(composed.turns.turn.offered)
+            self._withdraw(turns.turn.offered)
             return refused
-        self._run(composed, composed.turns.initial())
-        composed.run.log.begin_soon()
-        return composed.run
+        self._run(run, request, turns, turns.initial())
+        run.log.begin_soon()
+        return run
 
-    async def _compose(
+    def _compose(
         self,
         request: RunRequest,
         conversation: Conversation,
         images: Sequence[tuple[Image, str]],
         when_done: Callable[[Run], None],
-    ) -> ComposedRun:
-        """The run with its prompts, and nothing of it has begun."""
-        continuation = await _continuation(request)
+        continuation: bytes,
+    ) -> tuple[Run, TurnBuilder]:
+        """The run and its turns, and nothing of it has begun."""
         source = self._source.named(request.source)
         if source.has_spares and not conversation.version and not images and request.offer is None:
             conversation = self._with_spare(source, request, conversation)
@@ -298,12 +289,11 @@ class RunStarter:
         if request.offer is not None and run.caller is not None:
             offered = self._offered(request, request.offer, run, folder)
             images = list(zip(request.images, run.caller.show(request.images), strict=True))
-        turns = self._turns(request, run, conversation, images, folder, offered)
-        return ComposedRun(run, request, turns, continuation if len(continuation) > _SHORT_REQUEST else b"")
+        return run, self._turns(request, run, conversation, images, folder, offered)
 
-    async def _begin(self, composed: ComposedRun, *, needs_lease: bool) -> Refused | None:
+    async def _begin(self, run: Run, request: RunRequest, continuation: bytes, *, needs_lease: bool) -> Refused | None:
         """None: the run may start, whether or not it has begun in the store yet."""
-        run, request, continuation = composed.run, composed.request, composed.continuation
+        continuation = continuation if len(continuation) > _SHORT_REQUEST else b""  # else it is stored with the run
         needs_lease = needs_lease or self._parts.must_store_seconds is not None or request.claim is not None
         is_kept_later = len(request.kept) > len(run.begun.request) or continuation
         must_begin = request.idempotency_key is not None or request.repeat_key or is_kept_later or needs_lease
@@ -331,7 +321,7 @@ class RunStarter:
         run = Run(info, log, self._plan(request), caller=self._caller(request, info), assembler=assembler)
         turns = self._turns(request, run, _interrupted(conversation, state.text), images, folder, None)
         log.add(closing)
-        self._run(ComposedRun(run, request, turns), turns.fresh())
+        self._run(run, request, turns, turns.fresh())
         run.flush_soon()
         return run
 
@@ -369,8 +359,7 @@ class RunStarter:
         server, scratch = self._source.named(request.source).tools_server, f"{folder}/scratch" if folder else ""
         return CallerTools(request.offer, run_id=info.id, server=server, scratch=scratch)
 
-    def _run(self, composed: ComposedRun, turn: Turn) -> None:
-        run, request, turns = composed.run, composed.request, composed.turns
+    def _run(self, run: Run, request: RunRequest, turns: TurnBuilder, turn: Turn) -> None:
         if request.offer is not None or turn.approver is not None:  # then it may wait
             self._runs.make_room(request.owner)
         quote(run.log, request, turn.workspace, self._defaults.mode)

@@ -16,8 +16,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow, TooManyRequests
+from cursor_gateway.fair_threads import KeyedLocks
 from cursor_gateway.http1.server import EXCHANGE, Exchange
-from cursor_gateway.runs.admission import KeyedLocks
 from cursor_gateway.settings import Settings
 
 T = TypeVar("T")

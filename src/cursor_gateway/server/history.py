@@ -14,7 +14,6 @@ from cursor_gateway.model.answers import PermissionList
 from cursor_gateway.model.costs import priced
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.messages import media_type_of
-from cursor_gateway.runs.conversations import AttachedImage, ImagePlace, WorkspaceImage
 from cursor_gateway.runs.handle import answered_response_of
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import OF_PEOPLE, json_response, read_body, while_connected
@@ -23,6 +22,7 @@ from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import ConversationRecord, FoundConversation
 from cursor_gateway.store.entries import detail_of, entry_of, recent_of
 from cursor_gateway.wire.json_body import read_json
+from cursor_gateway.workspace.host import AttachedImage, ImagePlace, WorkspaceImage
 
 _Run = TypeVar("_Run", bound=history.RunEntry)
 
@@ -150,12 +150,11 @@ def page_size(request: Request, default: int) -> int:
 
 
 def _exported(detail: history.ConversationDetail, responses: list[ChatResponse], form: str) -> Response:
-    from cursor_gateway.render.export import as_json, as_markdown, as_text, whole
+    from cursor_gateway.render.export import whole, written
 
-    write = {"markdown": as_markdown, "json": as_json, "text": as_text}[form]
     media_type, suffix = _EXPORTS[form]
     headers = {"content-disposition": f'attachment; filename="{_file_name(detail)}.{suffix}"'}
-    return Response(write(whole(detail, responses)), media_type=media_type, headers=headers)
+    return Response(written(whole(detail, responses), form), media_type=media_type, headers=headers)
 
 
 def _file_name(detail: history.ConversationDetail) -> str:

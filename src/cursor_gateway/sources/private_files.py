@@ -8,12 +8,13 @@ If agents run as another user, the folders that they work in are shared with its
 that is created in them; see `agent_user`.
 """
 
+import asyncio
 import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import TypeAlias
@@ -36,8 +37,7 @@ def data_of(folder: str) -> str:
     return folder.rsplit("/", 2)[0]
 
 
-@contextmanager
-def private_folder(base: PathOrText, path: PathOrText) -> Iterator[int]:
+def private_folder(base: PathOrText, path: PathOrText) -> AbstractContextManager[int]:
     """A descriptor of `path`, which is `base` or below it and created if missing, for the length of a `with` block.
 
     Links are allowed in `base`, but not below it. Raises `OSError`.
@@ -45,17 +45,21 @@ def private_folder(base: PathOrText, path: PathOrText) -> Iterator[int]:
     base, path = os.fspath(base), os.fspath(path)
     if path != base and not path.startswith(f"{base}/"):
         raise ValueError(f"{path!r} is not below {base!r}")
-    try:
-        folder = os.open(base, _BASE)
-    except FileNotFoundError:
+    if not os.path.isdir(base):
         os.makedirs(base, mode=0o700, exist_ok=True)
-        folder = os.open(base, _BASE)
+    names = filter(None, path[len(base) + 1 :].split("/"))
+    return descended(base, names, lambda folder, name: _open(folder, name, path))
+
+
+@contextmanager
+def descended(base: PathOrText, names: Iterable[str], enter: Callable[[int, str], int]) -> Iterator[int]:
+    """A descriptor of the last of these folders, each below the one before. `enter` opens one. Raises `OSError`."""
+    folder = os.open(base, _BASE)
     try:
-        for name in path[len(base) + 1 :].split("/"):
-            if name:
-                below = _open(folder, name, path)
-                os.close(folder)
-                folder = below
+        for name in names:
+            below = enter(folder, name)
+            os.close(folder)
+            folder = below
         yield folder
     finally:
         os.close(folder)
@@ -93,15 +97,8 @@ def read_private(base: PathOrText, path: PathOrText, largest: int = 4 * 1024 * 1
 def open_below(base: PathOrText, path: str, *, is_folder: bool = False) -> int:
     """A descriptor of what has this path below `base`, through no link there. Raises `OSError`."""
     *folders, name = path.split("/")
-    folder = os.open(base, _BASE)
-    try:
-        for part in folders:
-            below = os.open(part, _FOLDER, dir_fd=folder)
-            os.close(folder)
-            folder = below
+    with descended(base, folders, lambda folder, part: os.open(part, _FOLDER, dir_fd=folder)) as folder:
         return os.open(name, _FOLDER if is_folder else _EXISTING_FILE, dir_fd=folder)
-    finally:
-        os.close(folder)
 
 
 def secret_in(folder: Path) -> bytes:
@@ -167,3 +164,50 @@ def _made(folder: int, name: str) -> int:
 
 def _is_shared(folder: int) -> bool:
     return stat.S_IMODE(os.fstat(folder).st_mode) == SHARED
+
+
+def size_of(folder: Path) -> int:
+    """The total size of the files in it, at any depth."""
+    total = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_size
+            except OSError:  # deleted meanwhile
+                continue
+    return total
+
+
+_FEW, _MANY = 8, 24  # below the first, more are made, up to the second
+
+
+class FreshFolders:
+    def __init__(self, base: Path, place: Path, names: Sequence[str]) -> None:
+        """They are made in `place`, which is `base` or below it; `names` are the folders in each of them."""
+        self._base, self._place, self._names = str(base), str(place), names
+        self._ready: list[str] = []
+        self._made = 0
+        self._making: asyncio.Future[None] | None = None
+
+    def move_to(self, folder: int, name: str) -> bool:
+        """Gives one that name in the folder with this descriptor. False: there is none."""
+        if len(self._ready) < _FEW and (self._making is None or self._making.done()):
+            self._making = asyncio.get_running_loop().run_in_executor(None, self._make)
+        if not self._ready:
+            return False
+        try:
+            os.rename(self._ready.pop(), name, dst_dir_fd=folder)
+        except OSError:  # it is gone, or the name is taken
+            return False
+        return True
+
+    def _make(self) -> None:
+        """In a thread: nothing else changes `_made`, and `_ready` only gets shorter meanwhile."""
+        # Each call into the system gives the interpreter to the event loop, which this thread then has to take back.
+        with suppress(OSError), private_folder(self._base, self._place) as place:  # missing ones are made when needed
+            while len(self._ready) < _MANY:
+                self._made += 1
+                os.mkdir(str(self._made), 0o700, dir_fd=place)
+                for name in self._names:
+                    os.mkdir(f"{self._made}/{name}", 0o700, dir_fd=place)
+                self._ready.append(f"{self._place}/{self._made}")

@@ -8,7 +8,7 @@ from msgspec import UNSET
 from cursor_gateway.model import documents
 from cursor_gateway.stages.diffs import split_lines
 
-_WIDTH = 200
+_WIDTH = 200  # characters
 _MAIN_ARGUMENTS = ("target_file", "query", "pattern", "glob_pattern", "search_term", "url", "path", "target_directory")
 
 
@@ -41,13 +41,17 @@ def one_line(document: documents.Document) -> str | None:
             return None
 
 
+def in_one_line(text: str) -> str:
+    """Its beginning, if it is long."""
+    text = " ".join(text.split())
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+
+
 def _line(done: str, trace: documents.ToolTrace, note: str = "") -> str:
     if trace.state is not UNSET:
         reason = f": {trace.reason}" if trace.reason else ""
         note = f"{trace.state.replace('_', ' ')}{reason}"
-    text = " ".join(done.split())
-    if len(text) > _WIDTH:
-        text = text[: _WIDTH - 1] + "…"
+    text = in_one_line(done)
     return f"{text} ({' '.join(note.split())[:_WIDTH]})" if note else text
 
 

@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -64,16 +64,6 @@ class RunMessage(Struct, frozen=True):
     data: RunFacts
 
 
-class SampleFacts(Struct, frozen=True):
-    text: str
-
-
-class SampleMessage(Struct, frozen=True):
-    type: MessageType
-    timestamp: str
-    data: SampleFacts
-
-
 def time_of(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -89,13 +79,12 @@ class Announcer:
         wanted = [name for name, one in self._webhooks.items() if _wants(one, event, news.owner)]
         if not wanted:
             return ()
-        message = self._message(event, news)
-        plain = msgspec.json.encode(message)
+        message = msgspec.to_builtins(self._message(event, news))
         return [
             Notice(
                 webhook=name,
                 id=f"msg_{news.envelope.id}_{news.number or 'end'}",
-                body=filled(self._webhooks[name].body, message) if self._webhooks[name].body else plain,
+                body=body_of(self._webhooks[name], message),
                 number=_LAST if news.goes_on else news.number,
                 delay_ms=WAITING_MS if event == "waiting" else 0,
             )
@@ -147,17 +136,19 @@ def _said(event: WebhookEvent, news: RunNews, calls: Sequence[AwaitedCall]) -> s
 
 
 def sample_message(name: str, webhook: Webhook, now_ms: int) -> bytes:
-    message = SampleMessage("test", time_of(now_ms), SampleFacts(f"A test of the webhook {name}."))
-    return filled(webhook.body, message) if webhook.body else msgspec.json.encode(message)
+    facts = {"text": f"A test of the webhook {name}."}
+    return body_of(webhook, {"type": "test", "timestamp": time_of(now_ms), "data": facts})
 
 
-def filled(fields: Mapping[str, str], message: RunMessage | SampleMessage) -> bytes:
-    """The operator's own body. A name in braces stands for a fact; one that the message does not have, for nothing.
-    Callers choose some facts, such as the model."""
-    known = {"type": message.type, "timestamp": message.timestamp, **msgspec.to_builtins(message.data)}
+def body_of(webhook: Webhook, message: Mapping[str, Any]) -> bytes:
+    """The message, or the operator's own body: there, a name in braces stands for a fact; one that the message does not
+    have, for nothing. Callers choose some facts, such as the model."""
+    if not webhook.body:
+        return msgspec.json.encode(message)
+    known = {**message, **message["data"]}
     texts = {name: value if name == "url" else _plain(value) for name, value in known.items() if isinstance(value, str)}
     return msgspec.json.encode(
-        {name: _FIELD.sub(lambda found: texts.get(found[1], ""), text) for name, text in fields.items()}
+        {name: _FIELD.sub(lambda found: texts.get(found[1], ""), text) for name, text in webhook.body.items()}
     )
 
 

@@ -13,10 +13,9 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from cursor_gateway.sources.private_files import write_private
+from cursor_gateway.sources.private_files import descended, write_private
 
-_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FOLDER = _ROOT | os.O_NOFOLLOW
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not block
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -117,22 +116,19 @@ def remove_below(workspace: str, path: str) -> None:
 def _folder_of(workspace: str, path: str, *, makes: bool = False) -> Iterator[tuple[int, str]]:
     """A descriptor of the folder that the file is in, and the file's name. Raises `OSError`."""
     *folders, name = path_below(workspace, path).split("/")
-    folder = os.open(workspace, _ROOT)
-    try:
-        for part in folders:
-            if makes:
-                with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=folder)
-            try:
-                below = os.open(part, _FOLDER, dir_fd=folder)
-            except FileNotFoundError:
-                raise
-            except OSError as error:
-                if stat.S_ISREG(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
-                    raise FileNotFoundError(errno.ENOENT, "a folder on its path is a file") from error
-                raise PathRefused("a folder on its path is a link, or cannot be read") from error
-            os.close(folder)
-            folder = below
+
+    def enter(folder: int, part: str) -> int:
+        if makes:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=folder)
+        try:
+            return os.open(part, _FOLDER, dir_fd=folder)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if stat.S_ISREG(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise FileNotFoundError(errno.ENOENT, "a folder on its path is a file") from error
+            raise PathRefused("a folder on its path is a link, or cannot be read") from error
+
+    with descended(workspace, folders, enter) as folder:
         yield folder, name
-    finally:
-        os.close(folder)

@@ -17,11 +17,11 @@ from cursor_gateway.cli.assembly.stores import OpenableStore, database_url, stor
 from cursor_gateway.cli.configuration import check_paths, data_dir
 from cursor_gateway.cli.output import aside, aside_demo
 from cursor_gateway.errors import SettingsError, StoreUnavailable
-from cursor_gateway.runs.admission import Runs, Shares
-from cursor_gateway.runs.conversations import Conversations, FreshFolders
+from cursor_gateway.fair_places import Shares
+from cursor_gateway.runs.admission import Runs
+from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import end_interrupted_runs
 from cursor_gateway.runs.machine import Timeouts, WaitLimits
-from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.queue import QueueLimits, RunQueue
 from cursor_gateway.runs.repeats import AccountErrors
 from cursor_gateway.runs.run import Observer
@@ -33,12 +33,13 @@ from cursor_gateway.sources.cgroups import AgentLimits, delegated
 from cursor_gateway.sources.cli.source import CursorCliSource
 from cursor_gateway.sources.cursor.configuration import OWN_CONFIGURATION
 from cursor_gateway.sources.ledger import Ledger, LostAgents, registry
-from cursor_gateway.sources.private_files import secret_in
+from cursor_gateway.sources.private_files import FreshFolders, secret_in
 from cursor_gateway.sources.replay import ReplaySource
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from cursor_gateway.store.base import HistoryLimits, Store, StoreUpkeep
 from cursor_gateway.store.queue import LocalQueue
+from cursor_gateway.workspace.permissions import Permissions
 from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots
 

@@ -46,9 +46,9 @@ from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
     from cursor_gateway.client.asynchronous import AsyncClient
-    from cursor_gateway.runs.permissions import Permissions
     from cursor_gateway.store.base import ConversationRecord
     from cursor_gateway.workspace.change_log import ChangeLog
+    from cursor_gateway.workspace.permissions import Permissions
 
 _Done = TypeVar("_Done")
 AnyClient: TypeAlias = "AsyncClient | LocalClient"
@@ -135,9 +135,9 @@ class LocalClient:
         return await response_of(await StoredRun.open(self._store, run))
 
     async def delete_conversation(self, id: str) -> None:
-        from cursor_gateway.runs.permissions import Permissions
         from cursor_gateway.sources.leftovers import remove_offline
         from cursor_gateway.store.base import HistoryLimits
+        from cursor_gateway.workspace.permissions import Permissions
 
         store, found = await self._found(id)
         if found.is_running:  # its agent still needs its folder
@@ -227,7 +227,7 @@ class LocalClient:
         self._permissions().revoke(self._owner, id)
 
     def _permissions(self) -> "Permissions":
-        from cursor_gateway.runs.permissions import Permissions
+        from cursor_gateway.workspace.permissions import Permissions
 
         return Permissions(self._directory, lambda: 0, can_allow=self._settings.permissions == "ask")
 

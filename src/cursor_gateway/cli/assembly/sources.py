@@ -247,7 +247,7 @@ def hook_options(settings: Settings, environ: Mapping[str, str]) -> "HookOptions
             "one of the two settings.",
             param="approvals",
         )
-    from cursor_gateway.cli.commands.verification import holds_commands
+    from cursor_gateway.cli.commands.verify import holds_commands
     from cursor_gateway.sources.cursor.hooks import HookOptions
 
     return HookOptions(

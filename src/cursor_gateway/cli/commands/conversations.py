@@ -46,7 +46,7 @@ _SHORT_ID = 8  # digits of an id: enough to tell thousands of conversations apar
 _GAP = 2  # between two columns
 _WIDE = 120  # columns that have room for whole ids
 _MODEL = 16  # columns, and twice as many where there is room
-FORM_OF_ENDING: dict[str, _Form] = {".json": "json", ".txt": "text"}  # of files; all others are Markdown
+_ENDINGS: dict[str, _Form] = {".json": "json", ".txt": "text"}  # of files; all others are Markdown
 
 _EXIT_STATUS = """\b
     ID is an id from the list, its first characters, or `last` for the newest.
@@ -152,12 +152,15 @@ def show(id: str, place: GatewayChoice, as_json: bool) -> int:
 @where
 def export(id: str, form: _Form | None, output: str | None, raw: bool, place: GatewayChoice) -> int:
     """Export a conversation."""
+    from cursor_gateway.render.export import written
+
     conversation = with_history(place, lambda client: whole_conversation(client, valid_text(id)))
-    written = written_conversation(
-        conversation, form or FORM_OF_ENDING.get(Path(output or "").suffix.lower(), "markdown")
-    )
-    write_to(output, written, raw=raw)
+    write_to(output, written(conversation, form or form_of(Path(output or ""))), raw=raw)
     return 0
+
+
+def form_of(file: Path) -> _Form:
+    return _ENDINGS.get(file.suffix.lower(), "markdown")
 
 
 def write_to(output: str | None, text: str, *, raw: bool) -> None:
@@ -170,18 +173,6 @@ def write_to(output: str | None, text: str, *, raw: bool) -> None:
     except OSError as error:
         raise Trouble(f"{output!r} cannot be written: {error.strerror}; use another path.") from None
     aside(f"Written to {output}")
-
-
-def written_conversation(conversation: "WholeConversation", form: _Form) -> str:
-    from cursor_gateway.render.export import as_json, as_markdown, as_text
-
-    match form:
-        case "markdown":
-            return as_markdown(conversation)
-        case "json":
-            return as_json(conversation)
-        case "text":
-            return as_text(conversation)
 
 
 @conversations.command(

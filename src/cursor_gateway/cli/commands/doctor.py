@@ -36,7 +36,7 @@ from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, Program, check
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from cursor_gateway.cli.commands.verification import Verified
+    from cursor_gateway.cli.commands.verify import Verified
     from cursor_gateway.model.health import Health
 
 
@@ -801,7 +801,7 @@ def _leftovers(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
 
 
 def _verified(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
-    from cursor_gateway.cli.commands.verification import read_verified
+    from cursor_gateway.cli.commands.verify import read_verified
 
     return [of_verified(read_verified(data_dir(settings, environ)))]
 

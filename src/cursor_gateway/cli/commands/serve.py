@@ -5,7 +5,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, TextIO
 
@@ -185,13 +185,22 @@ def show_banner(gateway: "Gateway", settings: Settings, url: str) -> None:
 
 def show_member(settings: Settings, url: str) -> None:
     """Of a front, which runs no agents."""
-    lines = [
-        f"{style('cursor-gateway', bold=True)} {full_version()}, {settings.role} of a cluster",
-        f"\n  Web page      {url}/\n  OpenAI API    {url}/v1\n  Documents     {url}/v1/chat",
-        f"  API keys      {_keys(settings)}",
-        style("\nPress Ctrl-C to stop.", dim=True),
-    ]
-    echo("\n".join(lines), color=not wants_plain())
+    served = {
+        "Web page": f"{url}/",
+        "OpenAI API": f"{url}/v1",
+        "Documents": f"{url}/v1/chat",
+        "API keys": _keys(settings),
+    }
+    head = f"{style('cursor-gateway', bold=True)} {full_version()}, {settings.role} of a cluster\n"
+    echo(
+        "\n".join([head, *_rows({**served, "API keys": _keys(settings)}), style("\nPress Ctrl-C to stop.", dim=True)]),
+        color=not wants_plain(),
+    )
+
+
+def _rows(facts: Mapping[str, str]) -> Iterator[str]:
+    for name, value in facts.items():
+        yield f"  {style(f'{name:13}', dim=True)}  {visible_line(value)}"
 
 
 def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
@@ -205,17 +214,17 @@ def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
         yield style(" DEMO: answers are built-in recordings. No agent runs, no files change. ", bold=True, reverse=True)
         yield style(f" {visible_line(gateway.why_demo)}", dim=True)
     yield ""
-    for name, value in (
-        ("Web page", f"{url}/"),
-        ("OpenAI API", f"{url}/v1"),
-        ("Anthropic API", url),
-        ("Documents", f"{url}/v1/chat"),
-        ("API docs", f"{url}/docs"),
-        ("Backend", state.detail),
-        ("Workspace", gateway.service.workspaces.summary),
-        ("API keys", _keys(settings)),
-    ):
-        yield f"  {style(f'{name:13}', dim=True)}  {visible_line(value)}"
+    facts = {
+        "Web page": f"{url}/",
+        "OpenAI API": f"{url}/v1",
+        "Anthropic API": url,
+        "Documents": f"{url}/v1/chat",
+        "API docs": f"{url}/docs",
+        "Backend": state.detail,
+        "Workspace": gateway.service.workspaces.summary,
+        "API keys": _keys(settings),
+    }
+    yield from _rows(facts)
     yield from _refusal(gateway)
     yield "\nTry it from a shell:\n"
     yield style(curl(url, has_keys=has_keys), fg="cyan")
@@ -227,14 +236,14 @@ def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
 def _runner_lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
     """Only what it serves: clients talk to fronts."""
     yield f"{style('cursor-gateway', bold=True)} {full_version()}, runner of a cluster\n"
-    for name, value in (
-        ("Health", f"{url}/livez, /readyz, /health and /metrics"),
-        ("Backend", gateway.service.source.state().detail),
-        ("Workspace", gateway.service.workspaces.summary),
-        ("Volumes", ", ".join(settings.volumes) or "this machine's own"),
-        ("Places", f"{settings.max_runs}"),
-    ):
-        yield f"  {style(f'{name:13}', dim=True)}  {visible_line(value)}"
+    facts = {
+        "Health": f"{url}/livez, /readyz, /health and /metrics",
+        "Backend": gateway.service.source.state().detail,
+        "Workspace": gateway.service.workspaces.summary,
+        "Volumes": ", ".join(settings.volumes) or "this machine's own",
+        "Places": f"{settings.max_runs}",
+    }
+    yield from _rows(facts)
     yield from _refusal(gateway)
     yield style("\nIt takes requests from the database. Press Ctrl-C to stop.", dim=True)
 

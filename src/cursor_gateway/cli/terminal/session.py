@@ -468,7 +468,8 @@ async def _copy(session: "TerminalSession", _: str) -> bool:
 
 
 async def _export(session: "TerminalSession", name: str) -> bool:
-    from cursor_gateway.cli.commands.conversations import FORM_OF_ENDING, whole_conversation, written_conversation
+    from cursor_gateway.cli.commands.conversations import form_of, whole_conversation
+    from cursor_gateway.render.export import written
 
     _last_run(session)
     path = Path(name).expanduser() if name else Path(f"{Path(session.conversation_id).name}.md")  # never elsewhere
@@ -480,7 +481,7 @@ async def _export(session: "TerminalSession", name: str) -> bool:
         text = render_page(await session.client.response(session.run_id), prompt="")
     else:
         whole = await whole_conversation(session.client, session.conversation_id)
-        text = written_conversation(whole, FORM_OF_ENDING.get(path.suffix.lower(), "markdown"))
+        text = written(whole, form_of(path))
     path.write_text(text, encoding="utf-8")
     aside(f"Wrote {path}.")
     return True

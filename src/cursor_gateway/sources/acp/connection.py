@@ -17,7 +17,7 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.model.agent_events import TokenCounts
 from cursor_gateway.sources.acp.models import Choice
-from cursor_gateway.sources.acp.rpc import METHOD_NOT_FOUND, LineTransport, Rpc, RpcError, error_text
+from cursor_gateway.sources.acp.rpc import METHOD_NOT_FOUND, LineTransport, Rpc, RpcError
 from cursor_gateway.sources.base import LONGEST_LINE
 from cursor_gateway.sources.cursor.ask_user import SKIPPED, UserTool
 from cursor_gateway.sources.cursor.command import Program
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cursor_gateway.sources.acp.running import RunningTurn
 
 _UNAUTHENTICATED = -32000
-_INVALID = -32602
 _STDERR_SECONDS = 0.5
 _PROTOCOL = 1
 _FIRST = "2026.06"  # version of the agent
@@ -46,29 +45,14 @@ _NOT_DECIDED = {"outcome": {"outcome": "cancelled"}}
 _SKIPPED = {"outcome": {"outcome": "skipped", "reason": SKIPPED}}
 
 
-class AgentRefused(Exception):
-    """The agent's answer to a request was an error."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-
-    @property
-    def is_unknown_method(self) -> bool:
-        return self.code == METHOD_NOT_FOUND
-
-    @property
-    def is_invalid(self) -> bool:
-        return self.code == _INVALID
-
-    def error(self, has_key: bool) -> AgentError:
-        """The matching gateway error."""
-        text = str(self)
-        if self.code == _UNAUTHENTICATED:
-            return AgentUnauthenticated(NOT_LOGGED_IN, details=text)
-        if "Failed to initialize session services" in text and has_key:
-            return AgentUnauthenticated(KEY_REJECTED, details=text)
-        return known_failure(text) or AgentFailed(f"The agent returned an error: {text}. Try again.", details=text)
+def refusal_of(error: RpcError, *, has_key: bool) -> AgentError:
+    """The gateway's error for the agent's answer to a request."""
+    text = str(error)
+    if error.code == _UNAUTHENTICATED:
+        return AgentUnauthenticated(NOT_LOGGED_IN, details=text)
+    if "Failed to initialize session services" in text and has_key:
+        return AgentUnauthenticated(KEY_REJECTED, details=text)
+    return known_failure(text) or AgentFailed(f"The agent returned an error: {text}. Try again.", details=text)
 
 
 class Session(Struct):
@@ -142,8 +126,8 @@ class AgentConnection:
         params = {"protocolVersion": _PROTOCOL, "clientCapabilities": _CAPABILITIES, "clientInfo": client}
         try:
             response = await self.request("initialize", params, seconds)
-        except AgentRefused as refused:
-            raise refused.error(False) from refused
+        except RpcError as refused:
+            raise refusal_of(refused, has_key=False) from refused
         except AgentCrashed as crashed:
             if "unknown command" in crashed.details:
                 raise AgentMisconfigured(
@@ -154,12 +138,10 @@ class AgentConnection:
             raise AgentMisconfigured("This cursor-agent uses another version of ACP; update it, or use the CLI.")
 
     async def request(self, method: str, params: dict[str, Any], seconds: float | None) -> Any:
-        """Raises `AgentRefused`, `AgentTimedOut`, `AgentCrashed`. `seconds` None: no timeout."""
+        """Raises `RpcError`, `AgentTimedOut`, `AgentCrashed`. `seconds` None: no timeout."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._rpc.request(method, params)
-        except RpcError as error:
-            raise AgentRefused(error.code, error_text(str(error), error.data)) from error
         except TimeoutError:
             raise AgentTimedOut(
                 f"The agent did not answer `{method}` within {seconds:g} s; try again, or run `cursor-gateway doctor`."
@@ -174,7 +156,7 @@ class AgentConnection:
         """Whether it answers at all, even with an error."""
         try:
             await self.request("session/list", {}, seconds)
-        except AgentRefused:
+        except RpcError:
             return True
         except AgentError:
             return False

@@ -119,7 +119,7 @@ class LineTransport:
 
 # --- Requests --------------------------------------------------------------------------------------
 
-METHOD_NOT_FOUND = -32601
+METHOD_NOT_FOUND, INVALID_PARAMS = -32601, -32602
 CANCEL = "$/cancel_request"
 _INTERNAL_ERROR, _CANCELLED = -32603, -32800
 
@@ -130,9 +130,9 @@ OnNotification = Callable[[str, Any], None]
 class RpcError(Exception):
     """An answer that is an error, in either direction."""
 
-    def __init__(self, code: int, message: str, data: object = None) -> None:
+    def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
-        self.code, self.data = code, data
+        self.code = code
 
 
 class Rpc:
@@ -228,9 +228,9 @@ class Rpc:
             return
         match message:
             case {"error": {"code": int(code), "message": str(text), **more}}:
-                answer.set_exception(RpcError(code, text, more.get("data")))
+                answer.set_exception(RpcError(code, error_text(text, more.get("data"))))
             case {"error": error} if error is not None or "result" not in message:
-                answer.set_exception(RpcError(_INTERNAL_ERROR, "Internal error", error))
+                answer.set_exception(RpcError(_INTERNAL_ERROR, error_text("Internal error", error)))
             case {"result": result}:
                 answer.set_result(result)
             case _:

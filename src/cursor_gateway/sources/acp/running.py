@@ -16,8 +16,9 @@ from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer, PermissionRequest
 from cursor_gateway.prompting.replies import permissions_message
 from cursor_gateway.sources.acp.calls import AcpCall, asked_call, call_of, is_allowed, learn, option_for
-from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, Session
+from cursor_gateway.sources.acp.connection import AgentConnection, Session, refusal_of
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
+from cursor_gateway.sources.acp.rpc import RpcError
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.cursor.approvals import REJECTED, UNDECIDED, answered, permission_question
 from cursor_gateway.sources.cursor.ask_user import (
@@ -130,8 +131,8 @@ class RunningTurn:
             case None:
                 self._put(self._decoder.finish(prompt.result(), self._spent(counted(prompt.result())), self._elapsed()))
                 self._is_over = True
-            case AgentRefused() as refused:
-                self._fail(refused.error(self._policy.has_key))
+            case RpcError() as refused:
+                self._fail(refusal_of(refused, has_key=self._policy.has_key))
             case AgentError() as error:
                 self._fail(error)
             case error:

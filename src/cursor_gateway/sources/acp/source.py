@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from cursor_gateway import errors
 from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted, TokenCounts
 from cursor_gateway.sources import leftovers
-from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, PreparedSession, Session, no_acp
+from cursor_gateway.sources.acp.connection import AgentConnection, PreparedSession, Session, no_acp, refusal_of
 from cursor_gateway.sources.acp.models import Choice, candidates, nearest_variants, settings_for
 from cursor_gateway.sources.acp.pool import Pool, PoolOptions, PoolPlace
+from cursor_gateway.sources.acp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from cursor_gateway.sources.acp.running import AcpPolicy, RunningTurn
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cursor.ask_user import UserTool
@@ -286,8 +287,8 @@ class CursorAcpSource(Source):
                 session, is_open = await self._open_session(connection, turn, place.workspace), False
             connection.sessions[session.id] = session
             await self._configure(connection, session, turn)
-        except AgentRefused as refused:
-            raise refused.error(self._policy.has_key) from refused
+        except RpcError as refused:
+            raise refusal_of(refused, has_key=self._policy.has_key) from refused
         return session, is_open
 
     async def _configure(self, connection: AgentConnection, session: Session, turn: Turn) -> None:
@@ -358,8 +359,8 @@ class CursorAcpSource(Source):
         try:  # the agent replays the history, which has no listener
             params["sessionId"] = turn.session_id
             loaded = await connection.request("session/load", params, self._options.session_seconds)
-        except AgentRefused as refused:
-            if refused.is_invalid or "not found" in str(refused):
+        except RpcError as refused:
+            if refused.code == INVALID_PARAMS or "not found" in str(refused):
                 raise errors.SessionLost(
                     "The agent no longer has this session; start a new conversation.", details=str(refused)
                 ) from refused
@@ -403,8 +404,8 @@ class CursorAcpSource(Source):
                 for option, value in (settings or {}).items():
                     if option in models.options and models.options[option].current != value:
                         await self._choose(connection, session, option, value)
-            except AgentRefused as refused:
-                if not refused.is_invalid:
+            except RpcError as refused:
+                if refused.code != INVALID_PARAMS:
                     raise
                 settings = None
             if settings is not None:
@@ -417,8 +418,8 @@ class CursorAcpSource(Source):
             params = {"sessionId": id, "configId": option, "value": value}
             answer = await connection.request("session/set_config_option", params, seconds)
             session.models.learn(Fields(answer))
-        except AgentRefused as refused:
-            if not refused.is_unknown_method or option != "model":
+        except RpcError as refused:
+            if refused.code != METHOD_NOT_FOUND or option != "model":
                 raise
             await connection.request("session/set_model", {"sessionId": id, "modelId": value}, seconds)
 

@@ -172,8 +172,7 @@ _BUILTIN_NAMES = """
     unset unsetopt until vared wait whence where which while zcompile zformat zle zmodload zparseopts zregexparse
     zstyle { }
 """
-_BUILTINS = frozenset(_BUILTIN_NAMES.split())
-HARMLESS_BUILTINS = frozenset(["cd", "echo", "false", "pwd", "true"])
+BUILTINS = frozenset(_BUILTIN_NAMES.split())
 
 
 def plain_commands(line: str) -> list[str] | None:
@@ -181,7 +180,7 @@ def plain_commands(line: str) -> list[str] | None:
     found, place = list[str](), 0
     while True:
         words, place = _words(line, place)
-        if not words or words[0] in _BUILTINS:
+        if not words or words[0] in BUILTINS:
             return None
         found.append(" ".join(words))
         if place == len(line):
@@ -207,11 +206,6 @@ def _blanks_end(line: str, place: int) -> int:
     found = _BLANKS.match(line, place)
     assert found is not None  # it matches nothing, too
     return found.end()
-
-
-def is_builtin(name: str) -> bool:
-    """That may evaluate its arguments, or change what the next command does."""
-    return name in _BUILTINS
 
 
 # --- Calls that a rule allows ----------------------------------------------------------------------

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.runs import admission
+from cursor_gateway import fair_places
 
-FOUR = admission.Shares(max_runs=4)
-EIGHT = admission.Shares(max_runs=8)
+FOUR = fair_places.Shares(max_runs=4)
+EIGHT = fair_places.Shares(max_runs=8)
 
 
 @pytest.mark.parametrize(
     ("places", "owners", "share"), [(4, ["a"], 4), (4, ["a", "b"], 2), (4, ["a", "b", "c"], 2), (1, ["a", "b"], 1)]
 )
 def test_a_share_is_what_each_can_have(places: int, owners: list[str], share: int) -> None:
-    assert admission.fair_share(places, owners) == share
+    assert fair_places.fair_share(places, owners) == share
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_a_share_is_what_each_can_have(places: int, owners: list[str], share: in
         ({"me": 3}, ["you"], "kept for others"),
     ],
 )
-def test_who_starts_waits_and_is_refused(held: dict[str, int], queued: list[str], verdict: admission.Verdict) -> None:
-    assert admission.decide("me", held, queued, FOUR) == verdict
+def test_who_starts_waits_and_is_refused(held: dict[str, int], queued: list[str], verdict: fair_places.Verdict) -> None:
+    assert fair_places.decide("me", held, queued, FOUR) == verdict
 
 
 @pytest.mark.parametrize(
@@ -57,30 +57,30 @@ def test_who_starts_waits_and_is_refused(held: dict[str, int], queued: list[str]
     ],
 )
 def test_the_last_places_are_kept_for_owners_that_were_active(
-    held: dict[str, int], recent: set[str], verdict: admission.Verdict
+    held: dict[str, int], recent: set[str], verdict: fair_places.Verdict
 ) -> None:
-    assert admission.decide("me", held, [], EIGHT, recent) == verdict
+    assert fair_places.decide("me", held, [], EIGHT, recent) == verdict
 
 
 def test_the_only_place_is_kept_for_nobody() -> None:
-    assert admission.decide("me", {}, [], admission.Shares(max_runs=1), {"you"}) == "start"
-    assert admission.decide("me", {"me": 1}, [], admission.Shares(max_runs=2), {"you"}) == "wait"
+    assert fair_places.decide("me", {}, [], fair_places.Shares(max_runs=1), {"you"}) == "start"
+    assert fair_places.decide("me", {"me": 1}, [], fair_places.Shares(max_runs=2), {"you"}) == "wait"
 
 
 def test_a_kept_place_goes_to_who_it_is_kept_for() -> None:
-    assert admission.next_in_queue({"greedy": 7}, ["greedy"], EIGHT, {"modest"}) is None
-    assert admission.next_in_queue({"greedy": 7}, ["greedy", "modest"], EIGHT, {"modest"}) == 1
-    assert admission.next_in_queue({"greedy": 6}, ["greedy"], EIGHT, {"modest"}) == 0
-    assert admission.next_in_queue({"greedy": 7}, ["greedy"], EIGHT) == 0
+    assert fair_places.next_in_queue({"greedy": 7}, ["greedy"], EIGHT, {"modest"}) is None
+    assert fair_places.next_in_queue({"greedy": 7}, ["greedy", "modest"], EIGHT, {"modest"}) == 1
+    assert fair_places.next_in_queue({"greedy": 6}, ["greedy"], EIGHT, {"modest"}) == 0
+    assert fair_places.next_in_queue({"greedy": 7}, ["greedy"], EIGHT) == 0
 
 
 @given(st.integers(2, 12), st.lists(st.sampled_from(["ask", "greedy run ends", "modest run ends"]), max_size=200))
 def test_who_sends_one_request_after_the_other_never_waits(places: int, steps: list[str]) -> None:
-    shares, recent = admission.Shares(max_runs=places), {"greedy", "modest"}
+    shares, recent = fair_places.Shares(max_runs=places), {"greedy", "modest"}
     held = Counter(greedy=0, modest=1)
     for step in steps:
         match step:
-            case "ask" if admission.decide("greedy", held, [], shares, recent) == "start":
+            case "ask" if fair_places.decide("greedy", held, [], shares, recent) == "start":
                 held["greedy"] += 1
             case "greedy run ends" if held["greedy"]:
                 held["greedy"] -= 1
@@ -89,9 +89,9 @@ def test_who_sends_one_request_after_the_other_never_waits(places: int, steps: l
             case _:
                 pass
         if not held["modest"]:
-            while admission.decide("greedy", held, [], shares, recent) == "start":
+            while fair_places.decide("greedy", held, [], shares, recent) == "start":
                 held["greedy"] += 1
-            assert admission.decide("modest", held, [], shares, recent) == "start"
+            assert fair_places.decide("modest", held, [], shares, recent) == "start"
             held["modest"] = 1
         assert sum(held.values()) <= places
 
@@ -106,33 +106,33 @@ def test_who_sends_one_request_after_the_other_never_waits(places: int, steps: l
         ({"you": 4}, "wait"),
     ],
 )
-def test_the_last_place_is_kept_for_a_key_that_has_none(held: dict[str, int], verdict: admission.Verdict) -> None:
-    assert admission.decide("me", held, [], admission.Shares(max_runs=4, api_keys=("me", "you"))) == verdict
+def test_the_last_place_is_kept_for_a_key_that_has_none(held: dict[str, int], verdict: fair_places.Verdict) -> None:
+    assert fair_places.decide("me", held, [], fair_places.Shares(max_runs=4, api_keys=("me", "you"))) == verdict
 
 
 def test_a_key_below_its_share_leaves_the_last_place_too() -> None:
-    shares = admission.Shares(max_runs=8, api_keys=("me", "you", "other"))
-    assert admission.decide("me", {"me": 1, "you": 6}, [], shares) == "wait"
-    assert admission.next_in_queue({"me": 1, "you": 6}, ["me", "other"], shares) == 1
-    assert admission.decide("me", {"me": 1, "you": 5, "other": 1}, [], shares) == "start"
+    shares = fair_places.Shares(max_runs=8, api_keys=("me", "you", "other"))
+    assert fair_places.decide("me", {"me": 1, "you": 6}, [], shares) == "wait"
+    assert fair_places.next_in_queue({"me": 1, "you": 6}, ["me", "other"], shares) == 1
+    assert fair_places.decide("me", {"me": 1, "you": 5, "other": 1}, [], shares) == "start"
 
 
 def test_the_only_place_is_for_any_key() -> None:
-    shares = admission.Shares(max_runs=1, api_keys=("me", "you"))
-    assert admission.decide("me", {}, [], shares) == "start"
-    assert admission.decide("me", {"you": 1}, [], shares) == "wait"
-    assert admission.decide("me", {"me": 1}, [], shares) == "all taken"
+    shares = fair_places.Shares(max_runs=1, api_keys=("me", "you"))
+    assert fair_places.decide("me", {}, [], shares) == "start"
+    assert fair_places.decide("me", {"you": 1}, [], shares) == "wait"
+    assert fair_places.decide("me", {"me": 1}, [], shares) == "all taken"
 
 
 def test_a_single_key_can_use_all_places() -> None:
-    assert admission.decide("me", {"me": 3}, [], admission.Shares(max_runs=4, api_keys=("me",))) == "start"
+    assert fair_places.decide("me", {"me": 3}, [], fair_places.Shares(max_runs=4, api_keys=("me",))) == "start"
 
 
 @given(st.integers(2, 9), st.integers(2, 5), st.data())
 def test_a_key_whose_runs_never_end_locks_nobody_out(places: int, keys: int, data: st.DataObject) -> None:
     """`a` is that key. Others come, go, and are forgotten: whenever only `a` has runs, each of them starts at once."""
     names = "abcde"[:keys]
-    shares = admission.Shares(max_runs=places, api_keys=names, max_runs_per_key=data.draw(st.sampled_from([0, 0, 3])))
+    shares = fair_places.Shares(max_runs=places, api_keys=names, max_runs_per_key=data.draw(st.sampled_from([0, 0, 3])))
     held: Counter[str] = Counter()
     queue: list[str] = []
     recent: set[str] = set()
@@ -141,7 +141,7 @@ def test_a_key_whose_runs_never_end_locks_nobody_out(places: int, keys: int, dat
         match step:
             case str() as owner:
                 recent.add(owner)
-                match admission.decide(owner, held, queue, shares, recent):
+                match fair_places.decide(owner, held, queue, shares, recent):
                     case "start":
                         held[owner] += 1
                     case "wait":
@@ -154,37 +154,37 @@ def test_a_key_whose_runs_never_end_locks_nobody_out(places: int, keys: int, dat
                 recent = {owner for owner in names if held[owner]}
             case _:
                 pass
-        while (place := admission.next_in_queue(held, queue, shares, recent)) is not None:
+        while (place := fair_places.next_in_queue(held, queue, shares, recent)) is not None:
             held[queue.pop(place)] += 1
         assert sum(held.values()) <= places
         for other in names[1:]:
-            assert admission.decide(other, {"a": held["a"]}, [], shares, recent) == "start"
-            assert admission.next_in_queue({"a": held["a"]}, ["a", other], shares, recent) is not None
+            assert fair_places.decide(other, {"a": held["a"]}, [], shares, recent) == "start"
+            assert fair_places.next_in_queue({"a": held["a"]}, ["a", other], shares, recent) is not None
 
 
 def test_owners_are_recent_for_a_while() -> None:
-    recent = admission.Recent()
+    recent = fair_places.Recent()
     recent.note("me", 0)
     recent.note("you", 10)
-    assert recent.owners(admission.RECENT_SECONDS) == {"me", "you"}
-    assert recent.owners(admission.RECENT_SECONDS + 1) == {"you"}
+    assert recent.owners(fair_places.RECENT_SECONDS) == {"me", "you"}
+    assert recent.owners(fair_places.RECENT_SECONDS + 1) == {"you"}
     recent.note("me", 70)
-    assert recent.owners(admission.RECENT_SECONDS + 11) == {"me"}
+    assert recent.owners(fair_places.RECENT_SECONDS + 11) == {"me"}
 
 
 def test_a_key_may_have_a_limit_of_its_own() -> None:
-    shares = admission.Shares(max_runs=4, max_runs_per_key=2)
-    assert admission.decide("me", {"me": 2}, [], shares) == "own limit"
-    assert admission.decide("me", {"me": 1}, [], shares) == "start"
-    assert admission.next_in_queue({"me": 2, "you": 1}, ["me", "me"], shares) is None
-    assert admission.next_in_queue({"me": 2, "you": 1}, ["me", "you"], shares) == 1
+    shares = fair_places.Shares(max_runs=4, max_runs_per_key=2)
+    assert fair_places.decide("me", {"me": 2}, [], shares) == "own limit"
+    assert fair_places.decide("me", {"me": 1}, [], shares) == "start"
+    assert fair_places.next_in_queue({"me": 2, "you": 1}, ["me", "me"], shares) is None
+    assert fair_places.next_in_queue({"me": 2, "you": 1}, ["me", "you"], shares) == 1
 
 
 def test_the_next_place_is_for_who_holds_the_fewest() -> None:
-    assert admission.next_in_queue({"a": 4}, ["b"], FOUR) is None
-    assert admission.next_in_queue({"a": 3}, [], FOUR) is None
-    assert admission.next_in_queue({"a": 3}, ["b", "c"], FOUR) == 0
-    assert admission.next_in_queue({"a": 2, "b": 1}, ["b", "c", "b"], FOUR) == 1
+    assert fair_places.next_in_queue({"a": 4}, ["b"], FOUR) is None
+    assert fair_places.next_in_queue({"a": 3}, [], FOUR) is None
+    assert fair_places.next_in_queue({"a": 3}, ["b", "c"], FOUR) == 0
+    assert fair_places.next_in_queue({"a": 2, "b": 1}, ["b", "c", "b"], FOUR) == 1
 
 
 @given(
@@ -192,11 +192,11 @@ def test_the_next_place_is_for_who_holds_the_fewest() -> None:
 )
 def test_whoever_waits_is_served_while_runs_end(arrivals: list[str], places: int) -> None:
     """Each arrival is a request; then a run of who holds the most ends. Nobody in the queue is passed over for ever."""
-    shares = admission.Shares(max_runs=places)
+    shares = fair_places.Shares(max_runs=places)
     held: Counter[str] = Counter()
     queue: list[tuple[str, int]] = []
     for now, owner in enumerate(arrivals):
-        match admission.decide(owner, held, [name for name, _ in queue], shares):
+        match fair_places.decide(owner, held, [name for name, _ in queue], shares):
             case "start":
                 held[owner] += 1
             case "wait":
@@ -206,7 +206,7 @@ def test_whoever_waits_is_served_while_runs_end(arrivals: list[str], places: int
         if held:
             held[max(held, key=lambda name: held[name])] -= 1
             held = +held
-        while (place := admission.next_in_queue(held, [name for name, _ in queue], shares)) is not None:
+        while (place := fair_places.next_in_queue(held, [name for name, _ in queue], shares)) is not None:
             held[queue.pop(place)[0]] += 1
         assert sum(held.values()) <= places
         assert all(now - since <= 3 * places + 3 for _, since in queue)
@@ -225,12 +225,12 @@ def test_whoever_waits_is_served_while_runs_end(arrivals: list[str], places: int
     ],
 )
 def test_the_one_with_the_most_waiting_runs_gives_one_up(waiting: list[str], gives: int | None) -> None:
-    assert admission.gives_way("me", waiting, FOUR) == gives
+    assert fair_places.gives_way("me", waiting, FOUR) == gives
 
 
 def test_waiting_runs_of_a_key_may_have_a_limit() -> None:
-    assert admission.gives_way("me", ["you", "me"], admission.Shares(max_runs=4, max_waiting_per_key=1)) == 1
-    assert admission.gives_way("me", ["you"], admission.Shares(max_runs=4, max_waiting_per_key=1)) is None
+    assert fair_places.gives_way("me", ["you", "me"], fair_places.Shares(max_runs=4, max_waiting_per_key=1)) == 1
+    assert fair_places.gives_way("me", ["you"], fair_places.Shares(max_runs=4, max_waiting_per_key=1)) is None
 
 
 @given(
@@ -242,12 +242,12 @@ def test_waiting_runs_of_a_key_may_have_a_limit() -> None:
 def test_where_there_is_plenty_everybody_starts(
     held: dict[str, int], places: int, recent: set[str], per_key: int
 ) -> None:
-    shares = admission.Shares(max_runs=places, max_runs_per_key=per_key)
-    if admission.has_plenty(sum(held.values()), shares):
-        assert {admission.decide(owner, held, [], shares, recent) for owner in "ae"} == {"start"}
+    shares = fair_places.Shares(max_runs=places, max_runs_per_key=per_key)
+    if fair_places.has_plenty(sum(held.values()), shares):
+        assert {fair_places.decide(owner, held, [], shares, recent) for owner in "ae"} == {"start"}
 
 
 def test_there_is_plenty_while_more_is_free_than_is_kept() -> None:
-    assert [admission.has_plenty(busy, EIGHT) for busy in (0, 5, 6, 8)] == [True, True, False, False]
-    assert [admission.has_plenty(busy, admission.Shares(max_runs=1)) for busy in (0, 1)] == [False, False]
-    assert not admission.has_plenty(0, admission.Shares(max_runs=8, max_runs_per_key=8))
+    assert [fair_places.has_plenty(busy, EIGHT) for busy in (0, 5, 6, 8)] == [True, True, False, False]
+    assert [fair_places.has_plenty(busy, fair_places.Shares(max_runs=1)) for busy in (0, 1)] == [False, False]
+    assert not fair_places.has_plenty(0, fair_places.Shares(max_runs=8, max_runs_per_key=8))

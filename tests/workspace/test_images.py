@@ -8,25 +8,26 @@ import pytest
 
 from cursor_gateway.errors import NotFound
 from cursor_gateway.model.messages import Image
-from cursor_gateway.runs import conversations
+from cursor_gateway.sources import private_files
+from cursor_gateway.workspace import host
 
 
 def test_images_that_are_the_same_share_a_private_file(tmp_path: Path) -> None:
     images = [Image(2, "image/png", b"one"), Image(0, "image/gif", b"two!"), Image(3, "image/png", b"one")]
-    written = conversations.write_images(images, tmp_path / "a" / "images")
+    written = host.write_images(images, tmp_path / "a" / "images")
     assert [image for image, _ in written] == images
     assert [Path(path).read_bytes() for _, path in written] == [b"one", b"two!", b"one"]
     assert written[0][1] == written[2][1]
     for _, path in written:
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    assert conversations.size_of(tmp_path) == 7
+    assert private_files.size_of(tmp_path) == 7
 
 
 def test_a_file_that_others_could_read_is_made_private(tmp_path: Path) -> None:
     image = Image(0, "image/png", b"one")
     (tmp_path / image.name).write_bytes(b"longer than before")
     (tmp_path / image.name).chmod(0o644)
-    ((_, path),) = conversations.write_images([image], tmp_path)
+    ((_, path),) = host.write_images([image], tmp_path)
     assert Path(path).read_bytes() == b"one"
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
@@ -35,28 +36,22 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     image = Image(0, "image/png", b"one")
     target = tmp_path / "elsewhere"
     (tmp_path / image.name).symlink_to(target)
-    conversations.write_images([image], tmp_path)
+    host.write_images([image], tmp_path)
     assert not target.exists()
     assert (tmp_path / image.name).read_bytes() == b"one"
     (tmp_path / "outside").mkdir()
     (tmp_path / "images").symlink_to(tmp_path / "outside")
     with pytest.raises(OSError, match="a link to one"):
-        conversations.write_images([image], tmp_path / "images")
+        host.write_images([image], tmp_path / "images")
     assert list((tmp_path / "outside").iterdir()) == []
-
-
-def test_what_is_not_there_takes_no_room(tmp_path: Path) -> None:
-    assert conversations.size_of(tmp_path / "nowhere") == 0
-    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
-    assert conversations.size_of(tmp_path) == len(str(tmp_path / "nowhere"))
 
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
 
 
-def refused(place: conversations.ImagePlace, folder: Path, workspace: Path | None) -> bool:
+def refused(place: host.ImagePlace, folder: Path, workspace: Path | None) -> bool:
     try:
-        conversations.read_image_file(place, folder, None if workspace is None else str(workspace))
+        host.read_image_file(place, folder, None if workspace is None else str(workspace))
     except NotFound:
         return True
     return False
@@ -64,11 +59,11 @@ def refused(place: conversations.ImagePlace, folder: Path, workspace: Path | Non
 
 def test_an_attached_image_is_read_by_its_name_only(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "conversations" / "conv"
-    ((image, _),) = conversations.write_images([Image(0, "image/png", PNG)], folder / "images")
-    assert conversations.read_image_file(conversations.AttachedImage(image.name), folder, None) == PNG
+    ((image, _),) = host.write_images([Image(0, "image/png", PNG)], folder / "images")
+    assert host.read_image_file(host.AttachedImage(image.name), folder, None) == PNG
     (folder / "secret.png").write_bytes(PNG)
-    assert refused(conversations.AttachedImage("../secret.png"), folder, None)
-    assert refused(conversations.AttachedImage("0" * 16 + ".png"), folder, None)
+    assert refused(host.AttachedImage("../secret.png"), folder, None)
+    assert refused(host.AttachedImage("0" * 16 + ".png"), folder, None)
 
 
 def test_an_image_of_the_workspace_is_one_and_is_in_it(tmp_path: Path) -> None:
@@ -82,12 +77,10 @@ def test_an_image_of_the_workspace_is_one_and_is_in_it(tmp_path: Path) -> None:
     (work / "large.png").write_bytes(PNG)
     os.truncate(work / "large.png", 10_000_001)
     for path in ("docs/a b.png", "docs/../docs/a b.png", str(work / "docs" / "a b.png")):
-        assert conversations.read_image_file(conversations.WorkspaceImage(path), tmp_path, str(work)) == PNG
+        assert host.read_image_file(host.WorkspaceImage(path), tmp_path, str(work)) == PNG
     for path in ("fake.png", "../outside.png", "link.png", "pipe.png", "large.png", "docs", "none.png", "", "a\0b"):
-        assert refused(conversations.WorkspaceImage(path), tmp_path, work), path
-    assert refused(
-        conversations.WorkspaceImage("docs/a b.png"), tmp_path, None
-    )  # a workspace that may not be used any more
+        assert refused(host.WorkspaceImage(path), tmp_path, work), path
+    assert refused(host.WorkspaceImage("docs/a b.png"), tmp_path, None)  # a workspace that may not be used any more
 
 
 def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,4 +97,4 @@ def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(tmp_path: Path, mo
         return is_inside(path, other)
 
     monkeypatch.setattr(Path, "is_relative_to", swapped)
-    assert refused(conversations.WorkspaceImage("docs/a.png"), tmp_path, work)
+    assert refused(host.WorkspaceImage("docs/a.png"), tmp_path, work)
