@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,6 @@ from cursor_gateway.sources.acp.rpc import RpcError
 from cursor_gateway.stdio import StdioLines
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import http_client, unique
-
-_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -61,21 +59,19 @@ class Served:
         return await self.server._requested(method, {"sessionId": session, "cwd": cwd, **params})
 
 
-def serve(gateway: RunningGateway, ids: Path, use: Callable[[Served], Awaitable[None]]) -> None:
-    async def used() -> None:
-        served = Served(gateway, ids)
-        await asyncio.wait_for(use(served), _SECONDS)
-        await asyncio.wait_for(served.server.close(), _SECONDS)
-
-    asyncio.run(used())
+@asynccontextmanager
+async def serving(gateway: RunningGateway, ids: Path) -> AsyncIterator[Served]:
+    served = Served(gateway, ids)
+    yield served
+    await served.server.close()
 
 
-def test_a_session_that_is_being_opened_takes_no_prompt_and_is_not_opened_twice(
+async def test_a_session_that_is_being_opened_takes_no_prompt_and_is_not_opened_twice(
     gateway: RunningGateway, active: tuple[str, str], tmp_path: Path
 ) -> None:
     _, session = active
 
-    async def use(served: Served) -> None:
+    async with serving(gateway, tmp_path / "ids") as served:
         served.way.clear()
         opening = asyncio.ensure_future(served.request("session/load", session))
         await asyncio.sleep(0)
@@ -87,11 +83,9 @@ def test_a_session_that_is_being_opened_takes_no_prompt_and_is_not_opened_twice(
         served.way.set()
         await opening
 
-    serve(gateway, tmp_path / "ids", use)
 
-
-def test_an_open_session_survives_a_load_that_fails(gateway: RunningGateway, tmp_path: Path) -> None:
-    async def use(served: Served) -> None:
+async def test_an_open_session_survives_a_load_that_fails(gateway: RunningGateway, tmp_path: Path) -> None:
+    async with serving(gateway, tmp_path / "ids") as served:
         created = await served.request("session/new", "")
         session = served.server._sessions[created.session_id]
         session.conversation_id = "conv_0"
@@ -100,16 +94,14 @@ def test_an_open_session_survives_a_load_that_fails(gateway: RunningGateway, tmp
             await served.request("session/load", session.id)
         assert served.server._sessions[session.id] is session
 
-    serve(gateway, tmp_path / "ids", use)
-
 
 @pytest.mark.parametrize("stop", ["notification", "request", ""])
-def test_a_run_is_no_longer_watched_though_the_gateway_is_not_reached(
+async def test_a_run_is_no_longer_watched_though_the_gateway_is_not_reached(
     gateway: RunningGateway, active: tuple[str, str], tmp_path: Path, stop: str
 ) -> None:
     _, session = active
 
-    async def use(served: Served) -> None:
+    async with serving(gateway, tmp_path / "ids") as served:
         await served.request("session/resume", session)
         served.way.clear()
         await asyncio.sleep(0)  # the watching begins, and waits for the gateway
@@ -120,5 +112,3 @@ def test_a_run_is_no_longer_watched_though_the_gateway_is_not_reached(
         if stop:
             while served.server._sessions[session].turn is not None:
                 await asyncio.sleep(0.01)
-
-    serve(gateway, tmp_path / "ids", use)

@@ -139,6 +139,31 @@ async def test_a_body_that_has_arrived_can_be_taken_at_once() -> None:
     assert not served.faults
 
 
+async def test_pieces_can_be_sent_at_once_until_the_client_does_not_read() -> None:
+    piece, count = b"x" * 65536, 0
+
+    async def sends(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal count
+        exchange: Exchange = scope[EXCHANGE]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        while exchange.send_now(piece):
+            count += 1
+        await send({"type": "http.response.body", "body": b"last"})
+
+    async with _Served(sends) as served:
+        reader, writer = await served.client()
+        writer.write(ASK)
+        await reader.readuntil(b"\r\n\r\n")
+        body = bytearray()
+        while size := int(await reader.readuntil(b"\r\n"), 16):
+            body += (await reader.readexactly(size + 2))[:-2]
+        assert count > 0
+        assert body == b"first" + piece * count + b"last"
+        writer.close()
+    assert not served.faults
+
+
 async def test_an_application_is_told_once_when_its_client_leaves() -> None:
     left: list[str] = []
     may_end = asyncio.Event()

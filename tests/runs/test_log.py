@@ -395,10 +395,10 @@ async def test_what_it_has_forgotten_is_sent_again_with_what_it_has_refused(stor
 async def test_what_is_not_kept_any_more_is_lost(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cursor_gateway.runs.log._KEPT_EVENTS", 1)
     written = log_of(store)
-    for event in SAID[:3]:
+    for event in SAID[:4]:
         await write(written, [event])
     _forget(store, 1)
-    await write(written, SAID[3:])
+    await write(written, SAID[4:])
     assert isinstance(written.news[0], ValueError)
     assert "forgotten all after event 1" in str(written.news[0])
     assert written.is_complete

@@ -480,7 +480,7 @@ async def test_a_reader_that_leaves_is_woken_and_counted_out() -> None:
         assert await reads == []
         assert await reader.next() == []  # and does not wait again
         assert not reader.at_end
-    assert (run.log.readers, run.log._waiting) == (0, set())
+    assert (run.log.readers, run.log._waiting) == (0, {})
     await run.abandon()
 
 
@@ -522,7 +522,7 @@ async def test_a_reader_that_is_cancelled_leaves_nothing_behind() -> None:
     assert len(run.log._waiting) == 1
     reads.cancel()
     await asyncio.wait([reads])
-    assert run.log._waiting == set()
+    assert run.log._waiting == {}
     await run.abandon()
 
 
@@ -530,7 +530,7 @@ async def test_a_reader_waits_no_longer_than_it_wants_to() -> None:
     run = new_run()
     begin(run, ScriptedSource([forever()]))
     assert await run.reader().next(0.001) == []
-    assert run.log._waiting == set()
+    assert run.log._waiting == {}
     await run.abandon()
 
 
@@ -618,7 +618,7 @@ def test_every_reader_sees_each_event_from_its_place_on_once_and_in_order(
         for reading in readings:
             rest = run.log.events[reading.after :]
             assert reading.seen == (rest[: len(reading.seen)] if reading.reader.has_left else rest)
-        assert (run.log.readers, run.log._waiting) == (0, set())
+        assert (run.log.readers, run.log._waiting) == (0, {})
 
     loop(live())
 

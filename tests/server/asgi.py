@@ -1,11 +1,12 @@
 """An ASGI application in; what it sends to a client that stays, leaves, or reads slowly, out. No sockets."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from starlette.types import ASGIApp, Message
 
+from cursor_gateway.http1.server import EXCHANGE
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.streaming import Reading
 from tests.runs.scripted import true
@@ -38,8 +39,12 @@ class Client:
 
     def ask(self, app: ASGIApp) -> "asyncio.Task[None]":
         # an ASGI application is typed as any awaitable; all of ours are coroutines
-        asked: Coroutine[Any, Any, None] = app(SCOPE, self.receive, self.send)  # type: ignore[assignment]
+        asked: Coroutine[Any, Any, None] = app(self.scope, self.receive, self.send)  # type: ignore[assignment]
         return asyncio.get_running_loop().create_task(asked)
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        return SCOPE
 
     async def answered(self, app: ASGIApp) -> "Client":
         await self.ask(app)
@@ -68,6 +73,31 @@ class Client:
         more = [message.get("more_body", False) for message in self.sent[1:]]
         assert more == [True] * (len(more) - 1) + [False]
         return b"".join(self.pieces)
+
+
+class Connected(Client):
+    """A client of our own server, whose connection takes pieces at once while the client reads."""
+
+    is_whole, size = True, 0  # its request
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_once = 0  # pieces
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        return {**SCOPE, EXCHANGE: self}
+
+    def when_gone(self, leave: Callable[[], None] | None) -> None:
+        pass
+
+    def send_now(self, piece: bytes) -> bool:
+        assert self.sent, "the head comes first"
+        if not self.reads.is_set():
+            return False
+        self.at_once += 1
+        self.sent.append({"type": "http.response.body", "body": piece, "more_body": True})
+        return True
 
 
 def reading(hold: float = 1e6, keep_alive: float = 1e6) -> Reading:

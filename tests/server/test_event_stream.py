@@ -15,6 +15,7 @@ from cursor_gateway.errors import AgentOverloaded, AgentUnauthenticated
 from cursor_gateway.model.agent_events import AgentEvent, ThinkingDelta
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.runs.run import Run
+from cursor_gateway.server.bodies import SMALL
 from cursor_gateway.server.streaming import EventStream, Reading, push_until
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.stages.cutting import Cutter
@@ -35,7 +36,7 @@ from tests.runs.scripted import (
     turn,
     turns_of_the_loop,
 )
-from tests.server.asgi import Client, open_streams, reading
+from tests.server.asgi import Client, Connected, open_streams, reading
 
 
 def started(*script: Step, source: ScriptedSource | None = None) -> Run:
@@ -160,6 +161,64 @@ async def test_a_run_that_is_over_is_sent_whole() -> None:
     assert frames(client)[-1].event == "done"
 
 
+# --- what is sent at once, within the step that has made it visible --------------------------------------
+
+
+def gated(*batches: list[AgentEvent], is_endless: bool = False) -> tuple[Run, list[asyncio.Event]]:
+    """Each batch comes when its gate is opened."""
+    gates = [asyncio.Event() for _ in batches]
+    script = [step for gate, batch in zip(gates, batches, strict=True) for step in (Until(gate), batch)]
+    return started([STARTED], *script, forever() if is_endless else [FINISHED]), gates
+
+
+async def test_what_a_slow_client_cannot_take_at_once_is_sent_later_in_order() -> None:
+    run, gates = gated(*[say(f"{n} ") for n in range(9)])
+    slow, other = Connected(), Client()
+    asking = [client.ask(sse(run, reading())) for client in (slow, other)]
+    for number, gate in enumerate(gates):
+        gate.set()
+        await turns_of_the_loop(8)
+        if number == 3:
+            slow.reads.clear()
+        elif number == 6:
+            slow.reads.set()
+            await turns_of_the_loop()
+    await asyncio.wait(asking)
+    assert slow.body == other.body
+    assert 0 < slow.at_once < 8
+
+
+async def test_large_pieces_are_not_sent_at_once() -> None:
+    """They are counted while they wait: see `UnreadReplies`."""
+    run, gates = gated(say("Hello "), say("x" * SMALL), say("you"))
+    client = Connected()
+    asking = client.ask(sse(run, reading()))
+    for gate in gates:
+        gate.set()
+        await turns_of_the_loop(8)
+    await asking
+    assert ("x" * SMALL).encode() in client.body
+    assert client.at_once == 1
+
+
+async def test_an_error_of_one_encoder_concerns_its_reader_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, gates = gated(say("Hello "), say("you"), say("."))
+    broken, other = Connected(), Connected()
+    breaks = ChunkEncoder(CompletionHead("chatcmpl-1", 0, "auto"))
+    asking = [broken.ask(EventStream(run, breaks, SSE, reading())), other.ask(sse(run, reading()))]
+    gates[0].set()
+    await turns_of_the_loop(8)
+    monkeypatch.setattr(breaks, "push", None)
+    for gate in gates[1:]:
+        gate.set()
+        await turns_of_the_loop(8)
+    with pytest.raises(TypeError):
+        await asking[0]
+    await asking[1]
+    assert frames(other)[-1].event == "done"
+    assert (await run.finished()).failure is None
+
+
 # --- the status -----------------------------------------------------------------------------------------
 
 
@@ -277,10 +336,15 @@ async def test_the_last_reader_decides() -> None:
     await run.gone()
 
 
-async def test_a_reply_that_is_complete_before_its_run_stops_it() -> None:
-    run = started(say("one two three four five six seven eight"), forever())
+@pytest.mark.parametrize("client", [Client(), Connected()])
+async def test_a_reply_that_is_complete_before_its_run_stops_it(client: Client) -> None:
+    run, (begins, goes_on) = gated(say("one "), say("two three four five six seven eight"), is_endless=True)
     encoder = ChunkEncoder(CompletionHead("chatcmpl-1", 0, "auto"), cutter=Cutter(("three",), None))
-    client = await Client().answered(EventStream(run, encoder, SSE, reading()))
+    asking = client.ask(EventStream(run, encoder, SSE, reading()))
+    begins.set()
+    await turns_of_the_loop(8)
+    goes_on.set()
+    await asking
     assert client.body.endswith(b"data: [DONE]\n\n")
     assert b"four" not in client.body
     assert run.is_ending

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,30 +37,20 @@ for line in sys.stdin:
         print(json.dumps(answer), flush=True)
 """
 
-Life = Callable[[AgentConnection], Coroutine[Any, Any, None]]
 
-
-def lived(tmp_path: Path, script: dict[str, list[Any]], life: Life) -> None:
+@asynccontextmanager
+async def living(tmp_path: Path, script: dict[str, list[Any]]) -> AsyncIterator[AgentConnection]:
     gone: list[int] = []
-
-    async def live() -> None:
-        process, stdin = await start_with_stdin(
-            [sys.executable, "-ISc", AGENT, json.dumps(script)],
-            folder=str(tmp_path),
-            environment={},
-            on_gone=gone.append,
-        )
-        connection = AgentConnection(process, stdin, 1_000_000, 0.05)
-        try:
-            async with asyncio.timeout(60):
-                await life(connection)
-        finally:
-            await connection.end()
-            await connection.end()  # as often as anybody likes
-        assert gone == [process.pid]
-        assert connection.is_gone
-
-    asyncio.run(live())
+    command = [sys.executable, "-ISc", AGENT, json.dumps(script)]
+    process, stdin = await start_with_stdin(command, folder=str(tmp_path), environment={}, on_gone=gone.append)
+    connection = AgentConnection(process, stdin, 1_000_000, 0.05)
+    try:
+        yield connection
+    finally:
+        await connection.end()
+        await connection.end()  # as often as anybody likes
+    assert gone == [process.pid]
+    assert connection.is_gone
 
 
 class Hearer:
@@ -92,16 +83,14 @@ class Hearer:
         ("close", "agent_crashed"),
     ],
 )
-def test_an_agent_that_does_not_greet_well_is_refused(tmp_path: Path, answer: Any, code: str) -> None:
-    async def life(connection: AgentConnection) -> None:
+async def test_an_agent_that_does_not_greet_well_is_refused(tmp_path: Path, answer: Any, code: str) -> None:
+    async with living(tmp_path, {"initialize": [answer]}) as connection:
         with pytest.raises(AgentError) as caught:
             await connection.initialize(30)
         assert caught.value.code == code
 
-    lived(tmp_path, {"initialize": [answer]}, life)
 
-
-def test_what_nobody_hears_is_answered_all_the_same(tmp_path: Path) -> None:
+async def test_what_nobody_hears_is_answered_all_the_same(tmp_path: Path) -> None:
     asks = [
         "session/request_permission",
         "cursor/ask_question",
@@ -117,7 +106,7 @@ def test_what_nobody_hears_is_answered_all_the_same(tmp_path: Path) -> None:
         ]
     }
 
-    async def life(connection: AgentConnection) -> None:
+    async with living(tmp_path, script) as connection:
         assert await connection.request("go", {}, 30) == 1
         while (result := connection._process.stderr_tail).count("received") < 1 + len(asks):
             await asyncio.sleep(0.001)
@@ -129,10 +118,8 @@ def test_what_nobody_hears_is_answered_all_the_same(tmp_path: Path) -> None:
         assert answers[3]["result"] == {}
         assert answers[4]["error"]["code"] == -32601
 
-    lived(tmp_path, script, life)
 
-
-def test_a_message_that_cannot_be_handled_is_answered_and_ends_nothing(tmp_path: Path) -> None:
+async def test_a_message_that_cannot_be_handled_is_answered_and_ends_nothing(tmp_path: Path) -> None:
     ask = {"method": "session/request_permission", "id": 7, "params": {"sessionId": "a"}}
     told = {"method": "session/update", "params": {"sessionId": "a", "update": {}}}
     strange = {"error": {"code": "x"}}
@@ -142,7 +129,7 @@ def test_a_message_that_cannot_be_handled_is_answered_and_ends_nothing(tmp_path:
         def update(self, update: object, session_id: str) -> None:
             raise ValueError("update")
 
-    async def life(connection: AgentConnection) -> None:
+    async with living(tmp_path, {"go": [ask, told, {"result": 1}, {"result": 2}], "odd": [strange]}) as connection:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
         connection.listen("a", cast(RunningTurn, Broken()))
         assert await connection.request("go", {}, 30) == 1
@@ -154,23 +141,18 @@ def test_a_message_that_cannot_be_handled_is_answered_and_ends_nothing(tmp_path:
             await connection.request("odd", {}, 30)
         assert caught.value.code == -32603
 
-    lived(tmp_path, {"go": [ask, told, {"result": 1}, {"result": 2}], "odd": [strange]}, life)
-
 
 @pytest.mark.parametrize("strange", [{"error": "words"}, {"error": None}, {}, {"error": {"code": -1}}])
-def test_a_strange_answer_is_an_answer(tmp_path: Path, strange: dict[str, Any]) -> None:
+async def test_a_strange_answer_is_an_answer(tmp_path: Path, strange: dict[str, Any]) -> None:
     """Otherwise a prompt would wait for its timeout."""
-
-    async def life(connection: AgentConnection) -> None:
+    async with living(tmp_path, {"odd": [strange]}) as connection:
         with pytest.raises(RpcError) as caught:
             await connection.request("odd", {}, 30)
         assert caught.value.code == -32603
 
-    lived(tmp_path, {"odd": [strange]}, life)
-
 
 @pytest.mark.parametrize("id", [None, 1.5, "a", 0])
-def test_requests_are_answered_under_their_own_ids(tmp_path: Path, id: object) -> None:
+async def test_requests_are_answered_under_their_own_ids(tmp_path: Path, id: object) -> None:
     told = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Hello"}}
     script = {
         "go": [
@@ -180,7 +162,7 @@ def test_requests_are_answered_under_their_own_ids(tmp_path: Path, id: object) -
         ]
     }
 
-    async def life(connection: AgentConnection) -> None:
+    async with living(tmp_path, script) as connection:
         hearer = Hearer()
         connection.listen("a", cast(RunningTurn, hearer))
         assert await connection.request("go", {}, 30) == 1
@@ -193,10 +175,8 @@ def test_requests_are_answered_under_their_own_ids(tmp_path: Path, id: object) -
             (id, {}),
         ]
 
-    lived(tmp_path, script, life)
 
-
-def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None:
+async def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None:
     script = {
         "go": [
             {"method": "cursor/update_todos", "params": {"toolCallId": "mine"}},
@@ -210,7 +190,7 @@ def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None
         def knows(self, call_id: str) -> bool:
             return False
 
-    async def life(connection: AgentConnection) -> None:
+    async with living(tmp_path, script) as connection:
         one, two = Hearer(), Other()
         connection.listen("a", cast(RunningTurn, one))
         connection.listen("b", cast(RunningTurn, two))
@@ -220,29 +200,22 @@ def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None
         await connection.request("go", {}, 30)
         assert two.received == ["cursor/task", "cursor/update_todos", "cursor/task", "cursor/task"]
 
-    lived(tmp_path, script, life)
 
-
-def test_an_agent_is_well_as_long_as_it_answers_anything(tmp_path: Path) -> None:
-    async def well(connection: AgentConnection) -> None:
-        assert await connection.is_responsive(30)
-
-    async def unwell(connection: AgentConnection) -> None:
+async def test_an_agent_is_well_as_long_as_it_answers_anything(tmp_path: Path) -> None:
+    answers: list[dict[str, Any]] = [{"result": {}}, {"error": {"code": -32601, "message": "no"}}]
+    for answer in answers:
+        async with living(tmp_path, {"session/list": [answer]}) as connection:
+            assert await connection.is_responsive(30)
+    async with living(tmp_path, {}) as connection:
         assert not await connection.is_responsive(0.05)
         with pytest.raises(AgentTimedOut, match="did not answer `session/new` within"):
             await connection.request("session/new", {}, 0.05)
-
-    async def gone(connection: AgentConnection) -> None:
+    async with living(tmp_path, {"session/list": ["exit"]}) as connection:
         assert not await connection.is_responsive(30)
         connection.notify("session/cancel", {})
         with pytest.raises(AgentCrashed) as caught:
             await connection.request("session/new", {}, 30)
         assert caught.value.details.startswith("exit status 3")
-
-    lived(tmp_path, {"session/list": [{"result": {}}]}, well)
-    lived(tmp_path, {"session/list": [{"error": {"code": -32601, "message": "no"}}]}, well)
-    lived(tmp_path, {}, unwell)
-    lived(tmp_path, {"session/list": ["exit"]}, gone)
 
 
 def test_a_refusal_says_what_it_means() -> None:
@@ -300,18 +273,18 @@ def test_what_a_pipe_cannot_hold_is_written_when_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("is_heard", [True, False])
-def test_a_mode_that_the_agent_changes_by_itself_is_known(tmp_path: Path, *, is_heard: bool) -> None:
+async def test_a_mode_that_the_agent_changes_by_itself_is_known(tmp_path: Path, *, is_heard: bool) -> None:
     """Also between two turns: the next one sets it again."""
 
     def changed(session: str, mode: str) -> dict[str, Any]:
         update = {"sessionUpdate": "current_mode_update", "currentModeId": mode}
         return {"method": "session/update", "params": {"sessionId": session, "update": update}}
 
-    async def life(connection: AgentConnection) -> None:
+    async with living(
+        tmp_path, {"session/list": [changed("s", "agent"), changed("other", "ask"), {"result": {}}]}
+    ) as connection:
         session = connection.sessions["s"] = Session("s", "plan", Choice(), None)
         if is_heard:
             connection.listen("s", cast(RunningTurn, Hearer()))
         await connection.request("session/list", {}, 30)
         assert session.mode == "agent"
-
-    lived(tmp_path, {"session/list": [changed("s", "agent"), changed("other", "ask"), {"result": {}}]}, life)

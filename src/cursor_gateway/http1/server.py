@@ -497,6 +497,13 @@ class Exchange:
                 self._wake()
             connection.answered(self)
 
+    def send_now(self, piece: bytes) -> bool:
+        """More of the body, which has begun. False: it must be sent in the usual way, since the client reads slowly."""
+        if self._connection.blocked is not None or self.is_disconnected:
+            return False
+        self._connection.transport.write(self._response.body(piece, is_end=False))
+        return True
+
     async def _is_ready(self) -> bool:
         """When the client has read enough; False if it is gone."""
         if self._connection.blocked is not None:

@@ -201,9 +201,9 @@ class Reader:
             self.has_moved = True
             self.leave()
 
-    async def next(self, seconds: float | None = None) -> list[DocumentEvent]:
+    async def next(self, seconds: float | None = None, take: Callable[[], bool] | None = None) -> list[DocumentEvent]:
         """The events since the last call, as soon as there are any. Empty after the timeout, at the end, or when the
-        reader has left.
+        reader has left. `take` is called first where there are any: it may `take` them, and lets this wait on by True.
         """
         log = self._log
         if self.place >= log.count and log.done is None and not self.has_left:
@@ -214,7 +214,7 @@ class Reader:
                 self._timer.cancel()
                 self._timer = None
             try:
-                await log.more(woken)
+                await log.more(woken, take)
             finally:
                 self._woken = None
                 log.forget(woken)
@@ -223,6 +223,15 @@ class Reader:
             self.is_lost = True
             self.leave()
         self.place += len(events)
+        return events
+
+    def take(self, most: int) -> list[DocumentEvent]:
+        """The events since the last call, if they are few and at hand, and there will be more; else none."""
+        log = self._log
+        if log.done is not None or log.is_deleted or not log.dropped <= self.place >= log.count - most:
+            return []
+        events = log.events[self.place - log.dropped : log.count - log.dropped]
+        self.place = log.count
         return events
 
     def _wake_after(self, seconds: float) -> None:

@@ -13,7 +13,6 @@ them again. What is visible, stored and old is dropped from memory; a reader tha
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
@@ -69,7 +68,7 @@ class EventLog:
         self.read_up_to = 0  # the number of the last event that some reader has had
         self.frames: dict[Hashable, bytes] = {}  # the latest events, encoded once for several readers
         self._store = store
-        self._waiting: set[asyncio.Future[None]] = set()  # for more
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool] | None] = {}  # for more, and what takes it first
 
     async def after(self, number: int) -> list[DocumentEvent]:
         """Visible events that follow this one: all that are here, or a page of those in the store. Empty although there
@@ -79,19 +78,28 @@ class EventLog:
         page = await self._store.events(self.run.id, self.run.owner, after=number)
         return page.events[: max(0, self.count - number)]
 
-    def more(self, woken: "asyncio.Future[None]") -> Awaitable[None]:
-        """To wait until there is more, or the future is done. Who is not woken by that calls `forget` afterwards."""
-        self._waiting.add(woken)
+    def more(self, woken: "asyncio.Future[None]", take: Callable[[], bool] | None = None) -> Awaitable[None]:
+        """To wait until there is more, or the future is done. Who is not woken by that calls `forget` afterwards.
+
+        `take` is called instead, as soon as there is more; as long as it returns True, nobody is woken."""
+        self._waiting[woken] = take
         return woken
 
     def forget(self, woken: "asyncio.Future[None]") -> None:
-        self._waiting.discard(woken)
+        self._waiting.pop(woken, None)
 
     def wake_readers(self) -> None:
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         self.frames.clear()
-        for future in waiting:
-            wake(future)
+        for woken, take in waiting.items():
+            try:
+                if take is not None and not woken.done() and take():
+                    self._waiting[woken] = take
+                else:
+                    wake(woken)
+            except Exception as error:  # noqa: BLE001 -- concerns this reader alone, who raises it
+                if not woken.done():
+                    woken.set_exception(error)
 
     async def finished(self) -> Done:
         """Waits for the end."""
@@ -135,7 +143,7 @@ class StoredLog(EventLog):
             if self.done is None and (last or not self.count):  # else it was deleted meanwhile
                 raise HistoryDamaged(_NO_END)
 
-    async def more(self, woken: "asyncio.Future[None]") -> None:
+    async def more(self, woken: "asyncio.Future[None]", take: Callable[[], bool] | None = None) -> None:
         count = self.count
         while not woken.done() and self.count == count and self.done is None and not self.is_deleted:
             await self.look()
@@ -182,34 +190,29 @@ class LiveLog(EventLog):
         self._begins: asyncio.TimerHandle | asyncio.Task[None] | None = None  # unless it has
         self._end: RunEnd | None = None
         self._is_lost = False  # the store lacks some of it, and always will
-        self._refused_ms = -_PAUSE_MS
-        # What is stored and still here, batch by batch: the number of the last event, and the bytes up to it.
-        self._kept: deque[tuple[int, int]] = deque([(0, 0)])
+        self._refused_ms: int | None = None  # when the store was last out of order
+        self.stored = 0  # how many events are safe
+        self._kept_bytes = 0  # of the stored events that are still here
         self._first_event_ms: int | None = None
         self._flushed = 0  # events that are visible, or lost
         self._flushing: list[asyncio.Future[None]] | None = None  # who waits for the end of the flush under way
-        self._pace = Pace(is_common=True) if must_store_seconds is not None else None
+        # With a pace, what the agent writes between two flushes is stored together: each is a commit and wakes others.
+        self.pace = Pace(is_common=True) if must_store_seconds is not None else None
 
     def resume(self, lease: Lease, state: RunState, first_event_ms: int | None) -> None:
         """For a run that another process began, with what it has stored. Called before anything else."""
         self._lease, self.state, self._first_event_ms = lease, state, first_event_ms
-        self.count = self.dropped = self._flushed = state.count
-        self._kept = deque([(state.count, 0)])
-
-    @property
-    def stored(self) -> int:
-        """How many events are safe."""
-        return self._kept[-1][0]
+        self.count = self.dropped = self.stored = self._flushed = state.count
 
     @property
     def is_complete(self) -> bool:
         """Nothing is left to be stored."""
-        return self.done is not None and (self._is_lost or self._kept[-1][0] == self.state.count)
+        return self.done is not None and (self._is_lost or self.stored == self.state.count)
 
     @property
     def is_stored(self) -> bool:
         """All of it, and its end."""
-        return self.done is not None and not self._is_lost and self._kept[-1][0] == self.state.count
+        return self.done is not None and not self._is_lost and self.stored == self.state.count
 
     # --- its beginning ------------------------------------------------------------------------------
 
@@ -256,15 +259,10 @@ class LiveLog(EventLog):
         self.state.push_all(events)
         self.events += events
 
-    @property
-    def is_paced(self) -> bool:
-        """Each flush is a commit and wakes other processes: what the agent writes in between is stored together."""
-        return self._pace is not None
-
     def hurry(self) -> None:
         """A flush that is under way does not wait for its turn."""
-        if self._pace is not None:
-            self._pace.hurry()
+        if self.pace is not None:
+            self.pace.hurry()
 
     @property
     def waiting(self) -> int:
@@ -276,8 +274,8 @@ class LiveLog(EventLog):
 
         `is_paced`: nobody waits for it, so it stores no more often than it has to.
         """
-        if self._pace is not None and not is_paced:
-            self._pace.hurry()
+        if self.pace is not None and not is_paced:
+            self.pace.hurry()
         while self._flushing is not None:
             self._flushing.append(over := asyncio.get_running_loop().create_future())
             await over
@@ -285,9 +283,9 @@ class LiveLog(EventLog):
             return
         self._flushing = []
         try:
-            while self.waiting:
-                if is_paced and self._pace is not None:
-                    await self._pace.turn()
+            while self._flushed < self.state.count:
+                if is_paced and self.pace is not None:
+                    await self.pace.turn()
                 last = self.state.count
                 may_be_shown = await self._store_all()
                 self._flushed = last
@@ -323,7 +321,7 @@ class LiveLog(EventLog):
             if not await self.try_again() or self._is_lost:
                 self.events[-1] = done = _not_stored(done)
                 self._end = self._ended(done)
-        elif not 0 <= self._now_ms() - self._refused_ms < _PAUSE_MS:  # below 0: the clock has jumped
+        elif self._refused_ms is None or not 0 <= self._now_ms() - self._refused_ms < _PAUSE_MS:  # below 0: a jump
             await self.try_again()
         return True
 
@@ -333,7 +331,12 @@ class LiveLog(EventLog):
         if self._is_lost or not events:
             return True
         try:
-            written = await self._write(events)
+            if self._end is None and (done := events[-1]).__class__ is Done:
+                self._end = self._ended(done)
+            if self._lease is None:
+                written: Refused | Written = await self._store.begin_run(self.run, events, self._end)
+            else:
+                written = await self._store.append(self._lease, self.stored + 1, events, self._end)
         except StoreUnavailable:
             self._put_off()
             return False
@@ -361,13 +364,6 @@ class LiveLog(EventLog):
                 return await self._send_again(last)
         return True
 
-    async def _write(self, events: list[DocumentEvent]) -> Refused | Written:
-        if self._end is None and (done := events[-1]).__class__ is Done:
-            self._end = self._ended(done)
-        if self._lease is None:
-            return await self._store.begin_run(self.run, events, self._end)
-        return await self._store.append(self._lease, self.stored + 1, events, self._end)
-
     async def _send_again(self, last: int) -> bool:
         """Events that the store has lost, for example when a lagging standby took over or a server was restored. They
         are sent again with the same numbers, as far as they are kept here.
@@ -376,17 +372,16 @@ class LiveLog(EventLog):
             self.news.append(ValueError(f"the store has forgotten all after event {last}, which is too long ago"))
             self._is_lost = True
             return True
-        self._kept = deque([self._kept[0], (last, self._kept[-1][1])])
+        self.stored = last
         return await self.try_again()
 
     def _keep(self, count: int, size: int) -> None:
-        kept = self._kept
-        last, bytes = kept[-1][0] + count, kept[-1][1] + size
-        kept.append((last, bytes))
-        while len(kept) > 2 and (last - kept[0][0] > _KEPT_EVENTS or bytes - kept[0][1] > _KEPT_BYTES):
-            kept.popleft()
-        del self.events[: kept[0][0] - self.dropped]
-        self.dropped = kept[0][0]
+        self._refused_ms = None
+        self._kept_bytes += size
+        if self._kept_bytes > _KEPT_BYTES or self.stored - self.dropped > _KEPT_EVENTS:  # all but this batch
+            del self.events[: self.stored - self.dropped]
+            self.dropped, self._kept_bytes = self.stored, size
+        self.stored += count
 
     def _put_off(self) -> None:
         self._refused_ms = self._now_ms()

@@ -295,23 +295,21 @@ class Run(RunHandle):
         machine.agent_started(turn.session_id is not None, loop.time())
         async with aclosing(source.events(turn)) as batches:
             async for batch in batches:
-                if watch is not None:
-                    self.is_storing = True
-                    try:
+                self.is_storing = True
+                try:
+                    if watch is not None:
                         batch = await watch.seen(batch)
-                    finally:
-                        self.is_storing = False
-                commands = machine.agent_said(batch, loop.time())
-                if self._do(commands):
-                    if is_first := self.first_event_seconds is None:
-                        self.first_event_seconds = machine.heard_at - machine.started_at
-                    self.is_storing = True
-                    try:
-                        await self._flush_what_was_said(is_first=is_first)
-                    finally:
-                        self.is_storing = False
-                    for observer in self._context.observers if is_first else ():
-                        loop.call_soon(observer.first_event, self)
+                    if self._do(machine.agent_said(batch, loop.time())):
+                        if is_first := self.first_event_seconds is None:
+                            self.first_event_seconds = machine.heard_at - machine.started_at
+                        if self.log.pace is not None and not (is_first or self._is_awaited):
+                            self.flush_soon(is_paced=True)
+                        else:
+                            await self._flush()
+                        for observer in self._context.observers if is_first else ():
+                            loop.call_soon(observer.first_event, self)
+                finally:
+                    self.is_storing = False
                 if not machine.is_listening:
                     return
 
@@ -380,14 +378,10 @@ class Run(RunHandle):
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self._flush(is_paced=is_paced))
 
-    async def _flush_what_was_said(self, *, is_first: bool) -> None:
-        """A log that has a pace is flushed meanwhile, unless much waits for that, or somebody: for the end, or to be
-        asked."""
-        log = self.log
-        if not log.is_paced or is_first or self.is_ending or self.is_waiting or log.waiting >= _MOST_WAITING:
-            await self._flush()
-        else:
-            self.flush_soon(is_paced=True)
+    @property
+    def _is_awaited(self) -> bool:
+        """What was added: somebody waits for the end, or to be asked, or it is much."""
+        return self.is_ending or self.is_waiting or self.log.waiting >= _MOST_WAITING
 
     async def _flush(self, *, is_paced: bool = False) -> None:
         """What is reported here, is reported before readers see what was flushed: they run later."""

@@ -40,6 +40,7 @@ from cursor_gateway.server.rendering import Renderings
 
 _STEP = 256 * 1024  # bytes, about: what is encoded at once of the events that wait
 _SHORT = 1024  # bytes, about, of an event without a text
+_FEW = 16  # events that are encoded within the step that has made them visible
 _TEXTS = (ContentDelta, Reasoning, TerminalOutput)
 _RECONNECT = b"retry: 100\n\n"  # at once, and to another process
 
@@ -103,6 +104,8 @@ class EventStream:
         self._after, self._is_replay, self._errors = after, is_replay, errors
         self._headers, self._streams_failures = headers or {}, streams_failures
         self._is_resumable = is_resumable or is_replay
+        self._silent_since = 0.0  # not only without events: a dialect omits some of them
+        self._unsent = b""  # what `_forward` has encoded, and could not send at once
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._reading.unread.opened(self._run.owner)
@@ -118,7 +121,9 @@ class EventStream:
                     headers = {**run_headers(self._run), **self._headers}
                     await error_response(failure, headers, errors=self._errors)(scope, receive, send)
                 else:
-                    await self._stream(reader, events, send)
+                    exchange = None if self._encoder.is_slow else scope.get(EXCHANGE)
+                    forward = None if exchange is None else partial(self._forward, reader, exchange)
+                    await self._stream(reader, events, send, forward)
         finally:
             self._reading.metrics.stream_closed()
             self._reading.unread.closed(self._run.owner)
@@ -139,20 +144,21 @@ class EventStream:
         failure = self._run.done.failure
         return failure.final() if failure is not None and self._after else failure
 
-    async def _stream(self, reader: Reader, events: list[DocumentEvent], send: Send) -> None:
+    async def _stream(
+        self, reader: Reader, events: list[DocumentEvent], send: Send, forward: Callable[[], bool] | None
+    ) -> None:
         if not events:
             await self._run.entered()  # its id is in the headers
         await self._begin(send)
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
-        silent_since = loop.time()  # not only without events: a dialect omits some of them
-        is_begun = False
+        self._silent_since, is_begun = loop.time(), False
         while not reader.has_left:
             step, events = _split(events)
-            data = (
-                self._push(step, reader) if not (self._encoder.is_slow and step) else await self._rendered(step, reader)
-            )
+            data, self._unsent = self._unsent, b""
+            if step:
+                data += await self._rendered(step, reader) if self._encoder.is_slow else self._push(step, reader)
             is_last = (not events and reader.at_end) or self._encoder.is_over
-            if not data and not is_last and (not step or loop.time() >= silent_since + seconds):
+            if not data and not is_last and (not (step or is_begun) or loop.time() >= self._silent_since + seconds):
                 data = self._encoder.keep_alive()
             step.clear()  # while the client does not read, only the encoded form is in memory
             if data or is_last or not is_begun:  # the head is sent at once, even without content
@@ -161,20 +167,32 @@ class EventStream:
                 else:
                     with self._reading.unread.holding(self._run.owner, data) as data:
                         await send({"type": "http.response.body", "body": data, "more_body": not is_last})
-                silent_since, is_begun = loop.time(), True
+                self._silent_since, is_begun = loop.time(), True
             if is_last:
                 if self._encoder.is_cut:
                     cut_short(self._run, reader)
                 return
             if not events:
-                events = await self._next(reader, max(0.0, silent_since + seconds - loop.time()))
+                events = await self._next(reader, max(0.0, self._silent_since + seconds - loop.time()), forward)
         if reader.has_moved:
             await send({"type": "http.response.body", "body": _RECONNECT, "more_body": False})
 
-    def _next(self, reader: Reader, seconds: float) -> Awaitable[list[DocumentEvent]]:
+    def _forward(self, reader: Reader, exchange: Exchange) -> bool:
+        """The usual case, without a step of this reply's task: what is new, to a client that has read all before it."""
+        events = reader.take(_FEW)
+        self._unsent = data = self._push(events, reader)
+        if not events or self._encoder.is_over or (data and not (len(data) <= SMALL and exchange.send_now(data))):
+            return False
+        if data:
+            self._unsent, self._silent_since = b"", asyncio.get_running_loop().time()
+        return True
+
+    def _next(
+        self, reader: Reader, seconds: float, forward: Callable[[], bool] | None = None
+    ) -> Awaitable[list[DocumentEvent]]:
         if self._is_replay and reader.place < self._run.count:
             return self._next_stored(reader, seconds)
-        return reader.next(seconds)
+        return reader.next(seconds, forward)
 
     async def _next_stored(self, reader: Reader, seconds: float) -> list[DocumentEvent]:
         """They are read one after the other, for all streams of an owner: what is read is large."""
@@ -378,7 +396,7 @@ class _CheckedReader(Reader):
     def at_end(self) -> bool:
         return self._has_all and self._checked.done is not None
 
-    async def next(self, seconds: float | None = None) -> list[DocumentEvent]:
+    async def next(self, seconds: float | None = None, take: Callable[[], bool] | None = None) -> list[DocumentEvent]:
         if not self._task.done() and not self.has_left:
             self._woken = asyncio.get_running_loop().create_future()
             waited: list[asyncio.Future[Any]] = [self._task, self._woken]

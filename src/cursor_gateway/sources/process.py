@@ -74,7 +74,7 @@ class AgentProcess:
         # An agent writes line by line. If true, output that follows the last read within some milliseconds is left in
         # the pipe until then. Output after a longer silence is read at once, unless many agents write at the time.
         self.merges_reads = False
-        self._read_next = -math.inf  # by the monotonic clock, which may have started just now
+        self.read_next = -math.inf  # by the monotonic clock, which may have started just now
         self._merged: _MergedReads | None = None  # where its output is read, if that is to be merged
         self._agent, self._on_gone, self._cgroup = agent, on_gone, cgroup
         self._placing: threading.Lock | None = None
@@ -187,8 +187,9 @@ class AgentProcess:
     async def read(self) -> bytes:
         """Waits for output and returns all of it since the last call; empty at the end of the output, and where there
         is none when `is_interrupted` is set."""
-        while not self._pieces and self._out in self._open_pipes and not self.is_interrupted:
-            await self._next_change()
+        while not (self._pieces or self.is_interrupted) and self._out in self._open_pipes:
+            self._waiting.append(change := self._loop.create_future())
+            await change
         piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         return piece
@@ -252,16 +253,9 @@ class AgentProcess:
                 self._merged = merged
                 self._loop.remove_reader(pipe)
                 return
-        self._read_pipe(pipe)
+        self.read_pipe(pipe)
 
-    def read_now(self, now: float) -> float | None:
-        """Reads what there is, unless it has just been read; then it returns when that may be done again."""
-        if self._read_next > now:
-            return self._read_next
-        self._read_pipe(self._out)
-        return None
-
-    def _read_pipe(self, pipe: int) -> None:
+    def read_pipe(self, pipe: int) -> None:
         try:
             piece = bytes(_buffer_view[: os.readv(pipe, (_buffer,))])
         except BlockingIOError:
@@ -275,7 +269,7 @@ class AgentProcess:
             del self._errors[:-_STDERR_TAIL]
             return
         elif not self.is_discarding:
-            self._read_next = monotonic() + (_PAUSE if len(piece) < _MUCH else _SHORT_PAUSE)
+            self.read_next = monotonic() + (_PAUSE if len(piece) < _MUCH else _SHORT_PAUSE)
             self._pieces.append(piece)
             for copy in self._copies:
                 copy(piece)
@@ -323,7 +317,7 @@ class AgentProcess:
             self._loop.add_reader(self._out, self._readable, self._out)
             self._read_rest(self._out)
         if self._err in self._open_pipes:  # its last words, before anybody asks why it ended
-            self._read_pipe(self._err)
+            self.read_pipe(self._err)
         self._wake()
         self._on_gone(self.pid)
 
@@ -374,7 +368,7 @@ class AgentProcess:
     def _read_rest(self, pipe: int) -> None:
         for _ in range(_PIPE // _PIECE):
             if pipe in self._open_pipes:
-                self._read_pipe(pipe)
+                self.read_pipe(pipe)
 
     def _close_pipes(self) -> None:
         for pipe in tuple(self._open_pipes):
@@ -389,7 +383,8 @@ class AgentProcess:
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for future in waiting:
-            _settle(future)
+            if not future.done():
+                future.set_result(None)
 
 
 class _MergedReads:
@@ -436,8 +431,11 @@ class _MergedReads:
         early: list[float] = []
         try:
             for key, _ in ready:
-                if (when := key.data.read_now(now)) is not None:
-                    early.append(when)
+                agent: AgentProcess = key.data
+                if agent.read_next > now:  # it has just been read
+                    early.append(agent.read_next)
+                else:
+                    agent.read_pipe(key.fd)
             self._count += len(ready) - len(early)
             if self._count >= _MANY:
                 early.append(now + _PAUSE)

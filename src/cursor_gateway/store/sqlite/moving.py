@@ -127,8 +127,15 @@ class RunFiles:
             lines += batch_line(file.count + 1, len(events), data)
         if end is not None:
             lines += end_line(end)
-        if lines and not self._write(file, lines, len(events)):
-            return None
+        if lines:
+            self.appended += 1
+            try:
+                if not file.append(lines, len(events)):
+                    return None
+            except OSError as error:
+                raise self._failed(error) from error
+            if self._is_failing:
+                self._worked()
         if not file.is_entered:
             self._unknown[file.new.id] = file
         if end is not None:
@@ -136,22 +143,15 @@ class RunFiles:
             self._ended[file.new.id] = file
         return Stored(size)
 
-    def _write(self, file: RunFile, lines: bytes, count: int) -> bool:
-        self.appended += 1
-        try:
-            is_written = file.append(lines, count)
-        except OSError as error:
-            self._is_failing = True
-            unavailable = unwritable(error, self._folder)
-            self._connections.health.failed("append", unavailable, is_conflict=isinstance(error, BlockingIOError))
-            raise unavailable from error
-        self._worked()
-        return is_written
+    def _failed(self, error: OSError) -> StoreUnavailable:
+        self._is_failing = True
+        unavailable = unwritable(error, self._folder)
+        self._connections.health.failed("append", unavailable, is_conflict=isinstance(error, BlockingIOError))
+        return unavailable
 
     def _worked(self) -> None:
-        if self._is_failing:
-            self._is_failing = False
-            self._connections.health.worked("append")
+        self._is_failing = False
+        self._connections.health.worked("append")
 
     def probe(self) -> None:
         """If the last write failed: whether the folder can be written by now."""
