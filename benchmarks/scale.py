@@ -52,7 +52,7 @@ class Demand(Struct, frozen=True, kw_only=True):
     readers: int
     runs: int = 4  # at once, of each runner
     batches: float = 8  # a second, of each run: reads of the agent's output
-    flushes: float = 25  # a second at most, of each runner: see `store/pace.py`
+    flushes: float = 33  # a second at most, of each runner: see `Pace` in `store/batches.py`
     events: float = 8  # a second that each reader is shown
 
 

@@ -64,14 +64,16 @@ MUTATIONS: tuple[Mutation, ...] = (
             Change(
                 "store/postgres/store.py",
                 "            owner, prompts = await self._begun(lease.run_id, end)\n",
-                "            self.written(lease.run_id, False)\n"
+                '            self.written(NewEvents(lease.run_id, first_number, Raw(data or b"[]")))\n'
                 "            await asyncio.sleep(0.1)\n"
                 "            owner, prompts = await self._begun(lease.run_id, end)\n",
             ),
             Change("store/postgres/store.py", "import secrets\n", "import asyncio\nimport secrets\n"),
             Change(
                 "store/postgres/store.py",
-                "        if isinstance(written, Stored):\n            self.written(lease.run_id, False)\n        elif",
+                "        if isinstance(written, Stored):\n"
+                '            self.written(NewEvents(lease.run_id, first_number, Raw(data or b"[]")))\n'
+                "        elif",
                 "        if",
             ),
         ),

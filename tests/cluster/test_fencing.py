@@ -50,7 +50,7 @@ async def claimed(cluster: PostgresCluster, by: str) -> ClaimedCommand:
 
 
 async def taken_over(cluster: PostgresCluster, id: str) -> None:
-    beat = next(member.beat for member in await cluster.members() if member.id == id)
+    beat = next(member.beat for member in (await cluster.figures()).members if member.id == id)
     assert await cluster.take_over(id, beat, str.encode) is not None
 
 

@@ -106,7 +106,7 @@ async def test_a_process_that_wakes_up_shows_what_others_made_of_its_runs(
         stop_beating(one)
         monkeypatch.setattr(Members, "beat_age", 100.0)
         assert await one.node.front.find(begun.id, ME) is begun  # nobody has taken it
-        (silent,) = [member for member in await other.cluster.members() if member.id == "one"]
+        (silent,) = [member for member in (await other.cluster.figures()).members if member.id == "one"]
         await other.node.members._take_over("one", silent.beat)
         found = await one.node.front.find(begun.id, ME)
         assert found.done is not None
@@ -149,10 +149,10 @@ async def test_a_run_whose_process_was_removed_while_it_began_starts_no_agent(
         monkeypatch.setattr(PostgresStore, "begin_run", slowly)
         continued = await other.node.front.take(asked())
         await committed.wait()
-        (member,) = [member for member in await other.cluster.members() if member.id == "one"]
+        (member,) = [member for member in (await other.cluster.figures()).members if member.id == "one"]
         await other.node.members._take_over("one", member.beat)
         await until(lambda: one.node.members.times_removed == 1)
-        while not any(member.id == "one" for member in await other.cluster.members()):
+        while not any(member.id == "one" for member in (await other.cluster.figures()).members):
             await asyncio.sleep(0.01)
         answered.set()
         await until(lambda: continued.run.done is not None)

@@ -25,8 +25,8 @@ class Listed:
     def __init__(self, *members: Member) -> None:
         self.found = list(members)
 
-    async def members(self) -> list[Member]:
-        return self.found
+    async def figures(self) -> Figures:
+        return replace(FIGURES, members=self.found)
 
 
 class Joined(Listed):
@@ -129,6 +129,7 @@ async def test_who_was_frozen_does_not_report_the_database_as_lost() -> None:
 
 FIGURES = Figures(
     cluster_id="",
+    members=(),
     volumes=(),
     absent=(),
     connections=1,
@@ -191,7 +192,7 @@ async def test_nobody_is_taken_over_by_who_saw_another_start_of_the_database(dat
         await cluster.join(runner("one"))
         server = (await cluster.figures()).server
         assert await cluster.take_over("one", 0, str.encode, f"{server}1") is None
-        assert [member.id for member in await cluster.members()] == ["one"]
+        assert [member.id for member in (await cluster.figures()).members] == ["one"]
         assert await cluster.take_over("one", 0, str.encode, server) == []
         assert await cluster.take_over("one", None, str.encode, f"{server}1") is None
     finally:
@@ -209,7 +210,7 @@ async def test_a_lost_connection_is_counted_although_a_retry_hides_it(database: 
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-        assert await cluster.members() == []
+        assert (await cluster.figures()).members == []
         assert (await cluster.figures()).losses == 1
         with pytest.raises(psycopg.ProgrammingError):
             await store.connections.run(lambda connection: connection.execute("nonsense"))

@@ -1,7 +1,8 @@
 """A run whose runner is lost goes on with another agent, if its request says so: the same run, for its readers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from cursor_gateway.runs.run_service import RunRequest, RunService
 from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.store.base import RunRecord
 from cursor_gateway.store.cluster import Member
-from tests.cluster.nodes import ME, Running, asked, front, live, node, runner, stop_beating
+from tests.cluster.nodes import ME, Running, asked, front, node, runner, stop_beating
 from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, forever, say
 
 # Takes commands, and starts no run.
@@ -52,38 +53,30 @@ async def _take_over(by: Running, id: str) -> None:
     """As who has not seen its beat for a lease. One that is alive may beat in between; then again."""
     before = by.node.members.takeovers
     while by.node.members.takeovers == before:
-        (found,) = [member for member in await by.cluster.members() if member.id == id]
+        (found,) = [member for member in (await by.cluster.figures()).members if member.id == id]
         await by.node.members._take_over(id, found.beat)
 
 
-def _with_lost_runner(
-    database: str,
-    folder: Path,
-    others: dict[str, tuple[Member, ScriptedSource]],
-    request: dict[str, Any],
-    test: Callable[[Running, RunHandle], Awaitable[None]],
-) -> None:
-    """`test` gets the front, and a run whose runner was just taken over."""
-
-    async def living() -> None:
-        source = _unfinished()
-        one = runner("one", "shared", labels=["fast"])
-        async with node(database, folder, one, source) as lost, node(database, folder, front()) as serving:
-            run = await serving.node.front.start(asked("Do it.", workspace="shared", **request))
-            while run.count < 2:
-                await asyncio.sleep(0.01)
-            _freeze(lost)
-            async with asyncio.TaskGroup() as group:
-                over = asyncio.Event()
-                for member, other in others.values():
-                    is_there = asyncio.Event()
-                    group.create_task(_stay(database, folder, member, other, is_there, over))
-                    await is_there.wait()
-                await _take_over(serving, "one")
-                await test(serving, run)
-                over.set()
-
-    live(living())
+@asynccontextmanager
+async def _lost_runner(
+    database: str, folder: Path, others: dict[str, tuple[Member, ScriptedSource]], request: dict[str, Any]
+) -> AsyncIterator[tuple[Running, RunHandle]]:
+    """The front, and a run whose runner was just taken over."""
+    one = runner("one", "shared", labels=["fast"])
+    async with node(database, folder, one, _unfinished()) as lost, node(database, folder, front()) as serving:
+        run = await serving.node.front.start(asked("Do it.", workspace="shared", **request))
+        while run.count < 2:
+            await asyncio.sleep(0.01)
+        _freeze(lost)
+        async with asyncio.TaskGroup() as group:
+            over = asyncio.Event()
+            for member, other in others.values():
+                is_there = asyncio.Event()
+                group.create_task(_stay(database, folder, member, other, is_there, over))
+                await is_there.wait()
+            await _take_over(serving, "one")
+            yield serving, run
+            over.set()
 
 
 async def _stay(
@@ -94,11 +87,12 @@ async def _stay(
         await over.wait()
 
 
-def test_a_run_is_resumed_by_another_runner_of_its_volume(database: str, tmp_path: Path) -> None:
+async def test_a_run_is_resumed_by_another_runner_of_its_volume(database: str, tmp_path: Path) -> None:
     able, elsewhere = ScriptedSource(FINISHES), ScriptedSource(FINISHES)
     others = {"two": (runner("two", "shared", labels=["fast"]), able), "three": (runner("three"), elsewhere)}
 
-    async def test(one: Running, run: RunHandle) -> None:
+    request = {"when_runner_lost": "resume", "needs": ["fast"], "source": "interactive"}
+    async with _lost_runner(database, tmp_path, others, request) as (one, run):
         events = await _all(run)
         stored = await one.store.run(run.id, ME)
         assert stored is not None
@@ -120,22 +114,19 @@ def test_a_run_is_resumed_by_another_runner_of_its_volume(database: str, tmp_pat
         assert messages[1].text.startswith("I began.")
         assert messages[1].text.endswith("I finished.")
 
-    request = {"when_runner_lost": "resume", "needs": ["fast"], "source": "interactive"}
-    _with_lost_runner(database, tmp_path, others, request, test)
 
-
-def test_a_run_is_resumed_with_the_last_place_although_another_key_has_none(database: str, tmp_path: Path) -> None:
+async def test_a_run_is_resumed_with_the_last_place_although_another_key_has_none(
+    database: str, tmp_path: Path
+) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         for name in (ME, "other"):
             connection.execute("INSERT INTO api_keys (name, hash, created_ms) VALUES (%s, %s, 1)", [name, name])
     able = ScriptedSource(FINISHES)
 
-    async def test(one: Running, run: RunHandle) -> None:
+    others = {"another": (replace(runner("another", "shared"), capacity=1), able)}  # the first one by its name
+    async with _lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}) as (_one, run):
         await _all(run)
         assert len(able.turns) == 1
-
-    others = {"another": (replace(runner("another", "shared"), capacity=1), able)}  # the first one by its name
-    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}, test)
 
 
 @pytest.mark.parametrize(
@@ -152,24 +143,20 @@ def test_a_run_is_resumed_with_the_last_place_although_another_key_has_none(data
     ],
     ids=["not asked for", "another volume", "without the label", "drained", "the caller's tools"],
 )
-def test_else_it_ends(database: str, tmp_path: Path, request_: dict[str, Any], member: Member) -> None:
+async def test_else_it_ends(database: str, tmp_path: Path, request_: dict[str, Any], member: Member) -> None:
     source = ScriptedSource(FINISHES)
-
-    async def test(one: Running, run: RunHandle) -> None:
+    async with _lost_runner(database, tmp_path, {"two": (member, source)}, request_) as (_one, run):
         events = await _all(run)
         assert isinstance(events[-1], Done)
         assert events[-1].failure is not None
         assert events[-1].failure.code == "runner_lost"
         assert source.turns == []
 
-    _with_lost_runner(database, tmp_path, {"two": (member, source)}, request_, test)
 
-
-def test_it_is_resumed_once(database: str, tmp_path: Path) -> None:
+async def test_it_is_resumed_once(database: str, tmp_path: Path) -> None:
     two = _unfinished()
     member = runner("two", "shared")
-
-    async def test(one: Running, run: RunHandle) -> None:
+    async with _lost_runner(database, tmp_path, {"two": (member, two)}, {"when_runner_lost": "resume"}) as (one, run):
         while not two.turns:
             await asyncio.sleep(0.01)
         await one.cluster.join(runner("three", "shared"))
@@ -179,8 +166,6 @@ def test_it_is_resumed_once(database: str, tmp_path: Path) -> None:
         assert events[-1].failure is not None
         assert events[-1].failure.code == "runner_lost"
 
-    _with_lost_runner(database, tmp_path, {"two": (member, two)}, {"when_runner_lost": "resume"}, test)
-
 
 def _assert_cancelled(done: DocumentEvent) -> None:
     assert isinstance(done, Done)
@@ -188,10 +173,11 @@ def _assert_cancelled(done: DocumentEvent) -> None:
     assert done.failure.code == "cancelled"
 
 
-def test_a_run_that_waits_to_be_resumed_can_be_cancelled(database: str, tmp_path: Path) -> None:
+async def test_a_run_that_waits_to_be_resumed_can_be_cancelled(database: str, tmp_path: Path) -> None:
     source = ScriptedSource(FINISHES)
 
-    async def test(one: Running, run: RunHandle) -> None:
+    others = {"two": (FULL, source)}
+    async with _lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}) as (one, run):
         envelope = await one.node.front.cancel(run.id, ME)
         assert envelope.status == "error"
         events = await _all(run)
@@ -199,15 +185,13 @@ def test_a_run_that_waits_to_be_resumed_can_be_cancelled(database: str, tmp_path
         assert (await one.store.events(run.id, ME)).events == events
         assert source.turns == []
 
-    others = {"two": (FULL, source)}
-    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}, test)
 
-
-def test_a_run_is_cancelled_by_who_has_resumed_it_meanwhile(database: str, tmp_path: Path) -> None:
+async def test_a_run_is_cancelled_by_who_has_resumed_it_meanwhile(database: str, tmp_path: Path) -> None:
     """Its runner had died when the front chose another one for the command."""
     two, three = _unfinished(), ScriptedSource(FINISHES)
 
-    async def test(one: Running, run: RunHandle) -> None:
+    others = {"two": (runner("two", "shared"), two), "three": (runner("three"), three)}
+    async with _lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}) as (one, run):
         while not two.turns:
             await asyncio.sleep(0.01)
         to = Receiver(ME, member=runner("three"))
@@ -216,11 +200,8 @@ def test_a_run_is_cancelled_by_who_has_resumed_it_meanwhile(database: str, tmp_p
         _assert_cancelled((await _all(run))[-1])
         assert three.turns == []
 
-    others = {"two": (runner("two", "shared"), two), "three": (runner("three"), three)}
-    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}, test)
 
-
-def test_a_run_that_is_just_being_resumed_is_cancelled_when_its_agent_has_started(
+async def test_a_run_that_is_just_being_resumed_is_cancelled_when_its_agent_has_started(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = _unfinished()
@@ -241,20 +222,19 @@ def test_a_run_that_is_just_being_resumed_is_cancelled_when_its_agent_has_starte
     monkeypatch.setattr(LocalRunService, "resume", slowly)
     monkeypatch.setattr(Runs, "find", found)
 
-    async def test(one: Running, run: RunHandle) -> None:
+    others = {"two": (runner("two", "shared"), two)}
+    async with _lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}) as (one, run):
         await is_resuming.wait()
         envelope = await one.node.front.cancel(run.id, ME)
         assert envelope.status == "error"
         _assert_cancelled((await _all(run))[-1])
 
-    others = {"two": (runner("two", "shared"), two)}
-    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}, test)
 
-
-def test_what_nobody_resumes_is_given_up(database: str, tmp_path: Path) -> None:
+async def test_what_nobody_resumes_is_given_up(database: str, tmp_path: Path) -> None:
     """Its command waits for a few minutes, by the clock of the database."""
 
-    async def test(one: Running, run: RunHandle) -> None:
+    others = {"two": (FULL, ScriptedSource(FINISHES))}
+    async with _lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}) as (one, run):
         await one.cluster.join(runner("two", "shared"))  # and takes nothing
         with psycopg.connect(database, autocommit=True) as beside:
             assert beside.execute("SELECT FROM resumable").rowcount == 0
@@ -269,6 +249,3 @@ def test_what_nobody_resumes_is_given_up(database: str, tmp_path: Path) -> None:
             beside.execute("UPDATE commands SET created = created - interval '6 minutes'")
             await one.cluster.forget_old()
             assert beside.execute(left).rowcount == 0
-
-    others = {"two": (FULL, ScriptedSource(FINISHES))}
-    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}, test)

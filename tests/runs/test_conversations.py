@@ -176,11 +176,11 @@ def test_one_at_work_is_passed_over_for_another_that_said_the_same(
 def test_a_history_that_is_out_of_reach_costs_the_memory_and_not_the_answer(
     known: Conversations, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(*_: object) -> None:
+    async def refuse(*_: object, **__: object) -> None:
         raise StoreUnavailable("The history is out of reach; try again.")
 
     said(store)
-    monkeypatch.setattr(store, "find_by_fingerprint", refuse)
+    monkeypatch.setattr(store, "conversations", refuse)
     messages: list[Message] = [*TOLD, UserMessage("two")]
     assert list(at_once(known.find_by_history(SCOPE, messages)).new) == messages
 

@@ -23,7 +23,7 @@ from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.runs.run import Run, RunPlan
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.store import batches, pace
+from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     Busy,
     HistoryLimits,
@@ -151,7 +151,7 @@ async def test_what_is_added_between_two_turns_is_stored_together(
     assert (store.asked, written.waiting) == (2, 2)
     await flushing
     assert (store.asked, written.count, written.waiting) == (3, 3, 0)
-    monkeypatch.setattr(pace, "_SECONDS", 1000.0)
+    monkeypatch.setattr(batches, "_PACE_SECONDS", 1000.0)
     written.add(SAID[3:4])
     await written.flush(is_paced=True)
     written.add(SAID[4:])
@@ -265,7 +265,7 @@ async def test_nobody_waits_for_the_pace_at_the_end_of_an_answer_and_at_a_questi
     store: Flaky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where somebody waits: for the whole answer, although the agent has not exited, or to be asked."""
-    monkeypatch.setattr(pace, "_SECONDS", 1000.0)
+    monkeypatch.setattr(batches, "_PACE_SECONDS", 1000.0)
 
     more, ends, exits = asyncio.Event(), asyncio.Event(), asyncio.Event()
     a, b, c, d = ([word] for word in say(*"abcd"))
@@ -295,7 +295,8 @@ def test_only_an_answer_that_the_caller_has_whole_is_known_by_it(store: Flaky, f
     end: AgentEvent = RunFailed(failure=AgentOverloaded("Full.").failure()) if fails else FINISHED
     asyncio.run(write(written, events(*say("Hello"), end)))
     assert [
-        found.session_id for found in blocking(store).find_by_fingerprint(ME, written.quoted.fingerprint("Hello"))
+        found.conversation.session_id
+        for found in blocking(store).conversations(ME, fingerprint=written.quoted.fingerprint("Hello")).found
     ] == ([] if fails else ["session-1"])
     stored = blocking(store).conversation("conv_run", ME)
     assert stored is not None

@@ -120,7 +120,7 @@ def test_the_session_stays_and_a_fingerprint_does_not(store: SqliteStore) -> Non
     conversation = blocking(store).conversation("conv", ME)
     assert conversation is not None
     assert (conversation.session_id, conversation.is_running) == ("session-1", False)
-    assert blocking(store).find_by_fingerprint(ME, "known") == []
+    assert blocking(store).conversations(ME, fingerprint="known").found == []
 
 
 def test_a_long_run_is_ended_after_its_last_event(store: SqliteStore) -> None:

@@ -34,6 +34,7 @@ from cursor_gateway.model.documents import (
 )
 from cursor_gateway.stages.search_tokens import Words
 from cursor_gateway.store.base import Idempotency, Lease, NewMessage, NewRun, RunEnd, Stored
+from cursor_gateway.store.sql import SqlStore
 from tests.store.blocking import Database
 
 ME, YOU = "me", "you"
@@ -112,6 +113,10 @@ def run_end(
         first_event_ms=at - 500,
         ended_ms=at,
     )
+
+
+async def by_fingerprint(store: SqlStore, owner: str, fingerprint: str) -> list[str]:
+    return [found.conversation.id for found in (await store.conversations(owner, fingerprint=fingerprint)).found]
 
 
 def deltas(*numbers: int) -> list[document_events.DocumentEvent]:

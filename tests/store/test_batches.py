@@ -1,4 +1,7 @@
-"""What is stored comes back as it was, and a tool's result, which may be a file, is stored once."""
+"""What is stored comes back as it was, and a tool's result, which may be a file, is stored once. Turns: the first at
+once, the others in an interval."""
+
+import asyncio
 
 import pytest
 from hypothesis import given
@@ -49,3 +52,15 @@ def test_what_is_sent_again_is_compared_event_by_event() -> None:
     batches.check_repeated(3, [said[2], said[3], ToolCallEnded("doc_001", RESULT), ended()], stored)
     with pytest.raises(ValueError, match="event 4 is stored already"):
         batches.check_repeated(3, [said[2], said[4]], stored)
+
+
+# --- when the next one is due ------------------------------------------------------------------------
+
+
+async def test_turns_that_are_common_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_PACE_SECONDS", 1000.0)
+    one, other = batches.Pace(), batches.Pace()
+    await one.turn()
+    await asyncio.sleep(0.002)
+    await other.turn()
+    assert one._next == other._next

@@ -18,6 +18,7 @@ from tests.store.making import (
     EVERY_EVENT,
     ME,
     YOU,
+    by_fingerprint,
     deltas,
     lease,
     new_run,
@@ -71,7 +72,7 @@ async def _everything(store: SqlStore, owner: str) -> Any:
         found.append((query, [(one.conversation.id, one.snippet) for one in page.found]))
     for key in ("key", "reply"):
         found.append(await store.find_run_by_idempotency(owner, key))
-    found.append([one.id for one in await store.find_by_fingerprint(owner, "print")])
+    found.append(await by_fingerprint(store, owner, "print"))
     return found
 
 

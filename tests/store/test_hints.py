@@ -3,11 +3,13 @@
 import asyncio
 from contextlib import aclosing
 
+import msgspec
 import psycopg
 import pytest
+from msgspec import Raw
 from psycopg import AsyncConnection
 
-from cursor_gateway.store.cluster import Hint
+from cursor_gateway.store.cluster import Hint, NewEvents
 from cursor_gateway.store.postgres import signals
 from cursor_gateway.store.postgres.connections import PostgresConnection
 from cursor_gateway.store.postgres.signals import PostgresHints, pause_after
@@ -39,6 +41,27 @@ async def test_the_first_goes_out_at_once_and_the_others_together(monkeypatch: p
     sender.may_end.set()
     await sender.close()
     assert sender.sent[1:] == [['{"kind":"run","values":["two","three"]}', '{"kind":"outcome","values":["command"]}']]
+
+
+async def test_events_go_with_their_hint_unless_they_are_too_long() -> None:
+    def events(run: str, first: int, size: int) -> Hint:
+        return Hint("run", [run], [NewEvents(run, first, Raw(b'["%b"]' % (b"x" * size)))])
+
+    sender = _Sender()
+    sender.may_end.set()
+    for hint in (events("one", 1, 9), events("two", 1, 4000), events("long", 7, 4000), events("three", 1, 4000)):
+        sender.send("front", hint)
+    sender.send("front", events("one", 2, 9))
+    sender.send("front", events("long", 8, 4000))
+    await sender.close()
+    (texts,) = sender.sent
+    assert max(map(len, texts)) < 8000
+    hints = [msgspec.json.decode(text, type=Hint) for text in texts]
+    assert [hint.values for hint in hints] == [["one", "two", "long"], ["three"]]
+    assert [[(one.run, one.first) for one in hint.events] for hint in hints] == [
+        [("one", 1), ("one", 2), ("two", 1)],
+        [("three", 1)],
+    ]
 
 
 def test_a_slow_database_is_asked_less_often() -> None:

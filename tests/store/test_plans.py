@@ -32,7 +32,7 @@ QUESTIONS: dict[str, Callable[[Database], object]] = {
     "next page of a search": lambda store: store.conversations(
         ME, limit=2, query="word", before=store.conversations(ME, limit=2, query="word").next
     ),
-    "find_by_fingerprint": lambda store: store.find_by_fingerprint(ME, "f1"),
+    "with a fingerprint": lambda store: store.conversations(ME, fingerprint="f1"),
     "claim_run": lambda store: store.claim_run("live", 1),
     "append with calls": lambda store: store.append(lease("live"), 1, [PAUSED]),
     "find_run_by_calls": lambda store: store.find_run_by_calls(ME, ["call"]),

@@ -243,7 +243,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/security/test_links.py",
         ("Links: off by default", "if not self._is_on:", "if False:"),
         ("Links: 256 random bits", "_TOKEN_BYTES = 32", "_TOKEN_BYTES = 8"),
-        ("Links: revoked at once", "conversation.id, conversation.owner, None, 0", '"", conversation.owner, None, 0'),
+        ("Links: revoked at once", 'conversation.owner, link_hash="")', "conversation.owner, link_hash=None)"),
         ("Links: views are limited", "_VIEWS_PER_MINUTE = 60", "_VIEWS_PER_MINUTE = 0"),
         ("Links: search engines leave them out", ', "x-robots-tag": "noindex, nofollow"', ""),
     ),
@@ -942,14 +942,9 @@ MUTATIONS: tuple[Mutation, ...] = (
             "WHERE (conversations.owner = :owner OR true) AND conversations.id = :id ORDER BY messages.number",
         ),
         (
-            "Owners: fingerprints",
-            'where = f"WHERE owner = :owner AND fingerprint',
-            'where = f"WHERE (owner = :owner OR true) AND fingerprint',
-        ),
-        (
             "Owners: changes of conversations",
-            "coalesce(:fingerprint, fingerprint)\n    WHERE owner = :owner AND id = :id",
-            "coalesce(:fingerprint, fingerprint)\n    WHERE (owner = :owner OR true) AND id = :id",
+            "linked_ms) END\n    WHERE owner = :owner AND id = :id",
+            "linked_ms) END\n    WHERE (owner = :owner OR true) AND id = :id",
         ),
         (
             "Owners: lists",

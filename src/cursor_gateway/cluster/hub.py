@@ -1,13 +1,14 @@
 """The runs that clients of this process read while other processes drive them.
 
-One `RemoteLog` for each such run, however many read it. After a hint, or a timeout, the hub queries all runs that may
-have new events in one statement. It keeps what it finds for a while, and wakes the readers. So the cost of a run
-depends on its events, not on its readers, and a lost hint causes a delay of two seconds.
+One `RemoteLog` for each such run, however many read it. Hints bring new events. If they were too long for a hint, if
+a hint was lost, and every two seconds, the hub queries all runs that may have more in one statement. It keeps what it
+finds for a while, and wakes the readers. So the cost of a run depends on its events, not on its readers, and a lost
+hint causes a delay of two seconds.
 """
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from weakref import WeakSet, WeakValueDictionary
 
@@ -16,13 +17,13 @@ from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.runs.handle import Reader, RunHandle, run_info
 from cursor_gateway.runs.log import EventLog
+from cursor_gateway.store import batches
 from cursor_gateway.store.base import RunRecord, Store
-from cursor_gateway.store.cluster import ClusterStore, Hint, LogHead, Watchers
-from cursor_gateway.store.pace import Pace
+from cursor_gateway.store.cluster import ClusterStore, Hint, LogHead, NewEvents, Watchers
+from cursor_gateway.store.sql import UNREADABLE
 
 _KEPT = 2048  # events, for readers that are nearly up to date
 _LOOK_SECONDS = 2.0
-_QUIET_SECONDS = 0.2  # without events: then nobody should wait for the next one
 _CATCH_UP_SECONDS = 15.0
 _MOVE_SECONDS = 1.0  # within which clients are sent to other processes
 _REPORT_SECONDS = 1.0  # until a report that failed is tried again
@@ -36,34 +37,41 @@ class RemoteLog(EventLog):
         super().__init__(store, run, run.event_count)
         self.run: RunRecord = run
         self.reported = reported  # how many readers the database knows of
-        self.advanced_at = 0.0
         self._hub = hub
         self._open = WeakSet[Reader]()
 
-    def advance(self, head: LogHead | None) -> bool:
-        """Adds what was found after `count`; None: the run was deleted. Returns whether there may be more."""
-        if head is None:
-            self.is_deleted = True
-        else:
-            self.events += head.events
-            self.count += len(head.events)
-            if not head.is_running and self.count >= head.last and self.events and isinstance(self.events[-1], Done):
-                self.done = self.events[-1]
-            surplus = len(self.events) - _KEPT
-            if surplus > 0 and self.done is None:
-                del self.events[:surplus]
-                self.dropped += surplus
-        if head is None or head.events:
-            self.advanced_at = asyncio.get_running_loop().time()
+    def hear(self, new: NewEvents) -> bool:
+        """Adds events that were stored just now. False: the database has to be asked for what is before them."""
+        skip = self.count + 1 - new.first
+        try:
+            events = batches.decode(bytes(new.data), skip) if skip >= 0 else []
+        except UNREADABLE:
+            return False
+        self._add(events)
+        return skip >= 0
+
+    def advance(self, head: LogHead | None, after: int) -> bool:
+        """Adds what was found after this number; None: the run was deleted. Returns whether there may be more."""
+        events = [] if head is None else head.events
+        self._add(events[self.count - after :])  # some may have been heard of meanwhile
+        # It was deleted, or has ended after the database had lost events that are known here.
+        if head is None or (self.done is None and not head.is_running and self.count >= head.last):
+            self.done = last if events and isinstance(last := events[-1], Done) else None
+            self.is_deleted = self.done is None
             self.wake_readers()
         return head is not None and self.count < head.last
 
-    def end(self, last: list[DocumentEvent]) -> None:
-        """With its last event: it ended before it was looked at."""
-        if last and isinstance(last[-1], Done):
-            self.done = last[-1]
-        else:
-            self.is_deleted = True
+    def _add(self, events: Sequence[DocumentEvent]) -> None:
+        if not events or self.is_over:
+            return
+        self.events += events
+        self.count += len(events)
+        if isinstance(last := events[-1], Done):
+            self.done = last
+        surplus = len(self.events) - _KEPT
+        if surplus > 0 and self.done is None:
+            del self.events[:surplus]
+            self.dropped += surplus
         self.wake_readers()
 
     @property
@@ -124,8 +132,9 @@ class Hub:
         self._cluster, self._store, self._member_id = cluster, store, member_id
         self._watched = WeakValueDictionary[str, RemoteLog]()  # for as long as a handle of the run exists
         self._hinted: set[str] = set()
-        self._expected: dict[str, bool] = {}  # runs that are about to begin, and whether there was a hint for them
-        self._wanted, self._pace = asyncio.Event(), Pace()
+        # Runs that are about to begin, and what was heard of them; None: something that has to be looked at.
+        self._expected: dict[str, list[NewEvents | None]] = {}
+        self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._reports: dict[str, asyncio.Task[None]] = {}
         self._is_moving = False
@@ -146,28 +155,36 @@ class Hub:
         if watched is None:
             watched = RemoteLog(self._store, record, self, int(is_counted))
             self._watched[record.id] = watched
-        if self._expected.get(record.id, True):
-            self._look_at([record.id])
+        for new in self._expected.get(record.id, [None]):
+            self._heard(watched, new)
         return watched
 
     @contextmanager
     def expecting(self, run_id: str) -> Iterator[None]:
         """A run that may begin now. Until its first hint there is nothing to be seen of it."""
-        self._expected[run_id] = False
+        self._expected[run_id] = []
         try:
             yield
         finally:
             del self._expected[run_id]
 
-    def hinted(self, run_ids: Iterable[str]) -> None:
-        for id in run_ids:
-            if id in self._watched:
-                self._look_at([id])
+    def hinted(self, hint: Hint) -> None:
+        told = {new.run for new in hint.events}
+        heard: list[tuple[str, NewEvents | None]] = [(id, None) for id in hint.values if id not in told]
+        heard += [(new.run, new) for new in hint.events]
+        for id, new in heard:
+            if (log := self._watched.get(id)) is not None:
+                self._heard(log, new)
             elif id in self._expected:
-                self._expected[id] = True
+                self._expected[id].append(new)
+
+    def _heard(self, log: RemoteLog, new: NewEvents | None) -> None:
+        if new is None or not log.hear(new):
+            self._look_at([log.run.id])
 
     def look_at_all(self) -> None:
-        self._expected = dict.fromkeys(self._expected, True)
+        for heard in self._expected.values():
+            heard.append(None)
         self._look_at(self._watched)
 
     def move_readers(self) -> None:
@@ -178,16 +195,10 @@ class Hub:
         for watched in self._watched.values():
             watched.move()
 
-    def _look_at(self, ids: Iterable[str], *, is_cut: bool = False) -> None:
-        """At once, if one of them was quiet, or is known to have more; else at a steady pace."""
+    def _look_at(self, ids: Iterable[str]) -> None:
         self._hinted.update(ids)
-        if not self._hinted:
-            return
-        self._wanted.set()
-        streams_since = asyncio.get_running_loop().time() - _QUIET_SECONDS
-        logs = map(self._watched.get, self._hinted)
-        if is_cut or any(log is not None and log.advanced_at < streams_since for log in logs):
-            self._pace.hurry()
+        if self._hinted:
+            self._wanted.set()
 
     async def catch_up(self, log: RemoteLog, count: int) -> None:
         """Waits until this many events are known here: a client that received them elsewhere may reconnect here.
@@ -213,7 +224,6 @@ class Hub:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(looked_at + _LOOK_SECONDS):
                     await self._wanted.wait()
-            await self._pace.turn()
             if loop.time() - looked_at >= _LOOK_SECONDS:  # even if there is always a hint for some other run
                 self._hinted.update(self._watched)
                 looked_at = loop.time()
@@ -228,22 +238,19 @@ class Hub:
         logs = [log for log in logs if not log.is_over]
         if not logs:
             return
-        heads = await self._cluster.heads({log.run.id: log.count for log in logs})
+        known = {log.run.id: log.count for log in logs}
+        heads = await self._cluster.heads(known)
         for log in logs:
-            head = heads.get(log.run.id)
-            if head is not None and not head.is_running and not head.events:
+            head, after = heads.get(log.run.id), known[log.run.id]
+            if head is not None and not (head.is_running or head.events or log.is_over):
                 after = min(log.count, head.last - 1)
                 try:
                     found = await self._store.events(log.run.id, log.run.owner, after=after)
+                    head = LogHead(head.last, False, found.events)
                 except HistoryDamaged:  # costs this run alone
-                    log.end([])
-                    continue
-                head = LogHead(head.last, False, found.events[log.count - after :])
-                if after < log.count:
-                    log.end(found.events)
-                    continue
-            if log.advance(head):
-                self._look_at([log.run.id], is_cut=True)
+                    head = None
+            if not log.is_over and log.advance(head, after):
+                self._look_at([log.run.id])
 
     # --- readers ------------------------------------------------------------------------------------
 

@@ -94,8 +94,7 @@ class Members:
         """Whether a member has this volume, or had it, even before this process joined. Raises `StoreUnavailable`."""
         if volume in self.volumes:
             return True
-        self.stored = await self._cluster.figures()  # a member may have joined since the last look
-        return volume in self.stored.volumes
+        return volume in (await self.look()).volumes  # a member may have joined since the last look
 
     def has(self, id: str) -> bool:
         return any(member.id == id for member in self.known)
@@ -137,9 +136,7 @@ class Members:
             lambda: monotonic() - self._turned_at < self.timing.lease_seconds,
             lambda: _call(loop, self._was_removed),
         )
-        await self.look()
-        self.stored = await self._cluster.figures()
-        self._check_connections(self.stored)
+        self._check_connections(await self.look())
         self._tasks.append(loop.create_task(self._sweep(), name="sweep"))
 
     def _check_connections(self, stored: Figures) -> None:
@@ -243,10 +240,10 @@ class Members:
 
     # --- looking ------------------------------------------------------------------------------------
 
-    async def look(self) -> None:
+    async def look(self) -> Figures:
         """Raises `StoreUnavailable`."""
-        found = await self._cluster.members()
-        self._looked_at = monotonic()
+        self.stored = stored = await self._cluster.figures()
+        found, self._looked_at = list(stored.members), monotonic()
         present = {member.id for member in found}
         gone = [member for member in self.known if member.id not in present]
         self.known = found
@@ -259,10 +256,11 @@ class Members:
             self._agents.joined()
         for member in gone:
             await self._end_agents(member.id)
+        return stored
 
     async def absent(self, ids: Collection[str]) -> list[str]:
         """Those that are no members now. Raises `StoreUnavailable`."""
-        present = {member.id for member in await self._cluster.members()}
+        present = {member.id for member in (await self._cluster.figures()).members}
         return [id for id in ids if id not in present]
 
     async def _end_agents(self, id: str) -> None:
@@ -275,17 +273,16 @@ class Members:
         while True:
             await asyncio.sleep(self.timing.beat_seconds)
             try:
-                await self.look()
-                self.stored = await self._cluster.figures()
-                self._report_queue(self.stored)
+                stored = await self.look()
+                self._report_queue(stored)
                 await self._report_busy()
                 await self._cluster.queue.expire(expired().failure())
             except StoreUnavailable:
                 self._liveness.failed()
                 continue
-            for id, beat in self._dead(self.stored.absent).items():
+            for id, beat in self._dead(stored.absent).items():
                 with suppress(StoreUnavailable):
-                    await self._take_over(id, beat, self.stored.server)
+                    await self._take_over(id, beat, stored.server)
             if monotonic() - self._forgot_at > _FORGET_SECONDS:
                 self._forgot_at = monotonic()
                 with suppress(StoreUnavailable):

@@ -94,7 +94,7 @@ class Node:
     def _hinted(self, hint: Hint) -> None:
         if hint.kind in ("all", "run"):
             if hint.values:
-                self.hub.hinted(hint.values)
+                self.hub.hinted(hint)
             else:
                 self.hub.look_at_all()
         if hint.kind == "all":

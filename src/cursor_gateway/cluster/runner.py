@@ -51,7 +51,7 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import Continued, RunRequest, RunService
 from cursor_gateway.runs.service import LocalRunService, cancelled
 from cursor_gateway.store.base import OWNER, Claim, begun_record
-from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint, Watchers
+from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint, NewEvents, Watchers
 
 _LOOK_SECONDS = (1.0, 2.0)  # between two looks without a hint
 _AGAIN_SECONDS = 0.5
@@ -371,10 +371,10 @@ class Runner:
         must not stop the run; that the next one has come may be known a moment later."""
         self._returning[run_id] = asyncio.get_running_loop().time() + self._members.timing.lease_seconds
 
-    def _written(self, run_id: str, is_more: bool) -> None:
+    def _written(self, events: NewEvents) -> None:
         """After a commit."""
-        for front in self._fronts.get(run_id, ()):
-            self._cluster.hints.send(front, Hint("run", [run_id]), may_wait=is_more)
+        for front in self._fronts.get(events.run, ()):
+            self._cluster.hints.send(front, Hint("run", [events.run], [events]))
 
     async def _count(self) -> None:
         by_id = {run.id: run for run in self._runs.all}

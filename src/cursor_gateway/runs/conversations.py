@@ -113,10 +113,10 @@ class Conversations:
         given = answered(messages)
         if 0 < given < len(messages):
             try:
-                candidates = await self._store.find_by_fingerprint(scope.owner, fingerprint(scope, messages[:given]))
+                page = await self._store.conversations(scope.owner, fingerprint=fingerprint(scope, messages[:given]))
             except errors.StoreUnavailable:  # it costs the agent's memory, not the answer
-                candidates = []
-            for found in candidates:
+                return self.new(scope.workspace, messages)
+            for found in [one.conversation for one in page.found]:
                 if self._volumes and found.volume not in self._volumes:
                     continue
                 latest = self._latest(found.id)

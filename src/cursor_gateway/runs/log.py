@@ -25,6 +25,7 @@ from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.messages import AssistantMessage, Message
 from cursor_gateway.prompting.fingerprints import Scope, fingerprint
 from cursor_gateway.stages.run_state import RunState
+from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     FIRST_EPOCH,
     Behind,
@@ -43,7 +44,6 @@ from cursor_gateway.store.base import (
     TitleChange,
     Written,
 )
-from cursor_gateway.store.pace import Pace
 from cursor_gateway.store.texts import made_title, title_of
 
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
@@ -197,7 +197,7 @@ class LiveLog(EventLog):
         self._flushed = 0  # events that are visible, or lost
         self._flushing: list[asyncio.Future[None]] | None = None  # who waits for the end of the flush under way
         # With a pace, what the agent writes between two flushes is stored together: each is a commit and wakes others.
-        self.pace = Pace(is_common=True) if must_store_seconds is not None else None
+        self.pace = batches.Pace() if must_store_seconds is not None else None
 
     def resume(self, lease: Lease, state: RunState, first_event_ms: int | None) -> None:
         """For a run that another process began, with what it has stored. Called before anything else."""

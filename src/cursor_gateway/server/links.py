@@ -73,8 +73,10 @@ class LinkEndpoints:
             raise RequestForbidden(_OFF)
         conversation = await find_conversation(self._service, request)
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        now_ms = int(time.time() * 1000)
-        await self._service.store.set_link(conversation.id, conversation.owner, hash_key(token), now_ms)
+        store, now_ms = self._service.store, int(time.time() * 1000)
+        await store.change_conversation(
+            conversation.id, conversation.owner, link_hash=hash_key(token), linked_ms=now_ms
+        )
         base = self._page_url or str(request.base_url)
         return json_response(ConversationLink(url=f"{base.rstrip('/')}/shared/{token}"), 201)
 
@@ -90,8 +92,9 @@ class LinkEndpoints:
 
     async def revoke(self, request: Request) -> Response:
         conversation = await find_conversation(self._service, request)
-        if not await self._service.store.set_link(conversation.id, conversation.owner, None, 0):
+        if conversation.linked_ms is None:
             raise NotFound("This conversation has no read-only link; see GET /v1/links.", param="id")
+        await self._service.store.change_conversation(conversation.id, conversation.owner, link_hash="")
         return Response(status_code=204)
 
     async def read(self, request: Request) -> Response:

@@ -396,20 +396,18 @@ class Store(Protocol):
         clients: Sequence[str] | None = None,
         is_pinned: bool = False,
         is_linked: bool = False,
+        fingerprint: str | None = None,
     ) -> ConversationPage:
         """Newest first: by last use, or with a query by the newest run that matches all its words.
 
         Without a query, `clients` selects those that one of these programs began, and all that have a running run;
-        `is_pinned` selects those that are pinned, `is_linked` those with a read-only link. The last word of a query
-        may be a prefix. `before` is `next` of the previous page; raises `InvalidRequest` if it is malformed.
+        `is_pinned` selects those that are pinned, `is_linked` those with a read-only link, `fingerprint` those that
+        have this one and no running run. The last word of a query may be a prefix. `before` is `next` of the previous
+        page; raises `InvalidRequest` if it is malformed.
         """
         ...
 
     async def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]: ...
-
-    async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
-        """Conversations without a running run, newest first."""
-        ...
 
     async def change_conversation(
         self,
@@ -419,13 +417,11 @@ class Store(Protocol):
         title: str | None = None,
         is_pinned: bool | None = None,
         fingerprint: str | None = None,
+        link_hash: str | None = None,
+        linked_ms: int | None = None,
     ) -> bool:
-        """None leaves it as it is. False if there is no such conversation."""
-        ...
-
-    async def set_link(self, id: str, owner: str, hash: str | None, now_ms: int) -> bool:
-        """Replaces the conversation's read-only link, or revokes it. False if there is no such conversation, or nothing
-        to revoke."""
+        """None leaves it as it is, and an empty `link_hash` revokes its read-only link. False if there is no such
+        conversation."""
         ...
 
     async def find_by_link(self, hash: str) -> ConversationRecord | None:

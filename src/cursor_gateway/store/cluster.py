@@ -21,7 +21,7 @@ A request that nobody waits for with a connection is `waiting` instead of `queue
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
@@ -35,6 +35,7 @@ LEVEL = 2
 OLDEST = 1
 
 Role: TypeAlias = Literal["all", "front", "runner"]
+HintKind: TypeAlias = Literal["all", "queue", "outcome", "run", "watchers"]
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -126,17 +127,27 @@ class Watchers(Struct, frozen=True):
     read_up_to: int
 
 
-class Hint(Struct, frozen=True):
+class NewEvents(Struct, frozen=True, array_like=True):
+    """Events of a run that were just stored, for who has all before them."""
+
+    run: str
+    first: int  # the number of the first of them
+    data: Raw  # as `batches.encode` makes it
+
+
+class Hint(Struct, frozen=True, omit_defaults=True):
     """What may be new. Everything may, after a reconnection."""
 
-    kind: Literal["all", "queue", "outcome", "run", "watchers"]
+    kind: HintKind
     values: Sequence[str] = ()
+    events: Sequence[NewEvents] = ()  # of some of these runs: then it need not be read
 
 
 class Figures(Struct, frozen=True, kw_only=True):
     """Of the whole cluster, and of this process."""
 
     cluster_id: str  # no other database has the same
+    members: Sequence[Member]
     volumes: Sequence[str]  # that members have, or had
     absent: Sequence[str]  # ids that have running runs or claimed commands but are no longer members
     connections: int  # that all members may open
@@ -173,9 +184,9 @@ class Hints(Protocol):
         """Whether hints arrive."""
         ...
 
-    def send(self, to: str, hint: Hint, *, may_wait: bool = False) -> None:
-        """To a member, or with an empty name to all runners. Returns at once; the hint may be lost. If it may wait, it
-        goes out at a steady pace, together with others.
+    def send(self, to: str, hint: Hint) -> None:
+        """To a member, or with an empty name to all runners. Returns at once; the hint may be lost, and so may events
+        that are too long for it.
         """
         ...
 
@@ -192,9 +203,8 @@ class ClusterStore(Protocol):
     hints: Hints
     queue: Queue
 
-    def on_written(self, call: Callable[[str, bool], None]) -> None:
-        """Calls it after each commit of events, with a run's id, and whether these are more events of a stream: neither
-        the run's first, nor its end or a pause, for which somebody waits."""
+    def on_written(self, call: Callable[[NewEvents], None]) -> None:
+        """Calls it after each commit of events."""
         ...
 
     async def figures(self) -> Figures: ...
@@ -216,8 +226,6 @@ class ClusterStore(Protocol):
     async def set_member(self, id: str, *, is_draining: bool | None = None, busy: int | None = None) -> bool:
         """None leaves it as it is. False: there is no such member."""
         ...
-
-    async def members(self) -> list[Member]: ...
 
     async def take_over(
         self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""

@@ -157,7 +157,6 @@ _T = TypeVar("_T")
 DELETED_AT_ONCE = 20  # conversations per transaction
 
 _LAST_NUMBER = 2**31 - 1  # of an event
-_SAME_FINGERPRINT = 10  # conversations; more are never needed to choose from
 _SHORT_REQUEST = 64 * 1024  # bytes that are written in less time than passing them to another thread takes
 
 IS_RUNNING = "EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running')"
@@ -191,7 +190,8 @@ _KEEP_REQUEST = f"""
 _FORGET_REQUEST = f"DELETE FROM requests WHERE run = ({OWN_RUN}) AND after = :after"
 _CHANGE_CONVERSATION = """
     UPDATE conversations SET title = coalesce(:title, title), pinned = coalesce(:is_pinned, pinned),
-        fingerprint = coalesce(:fingerprint, fingerprint)
+        fingerprint = coalesce(:fingerprint, fingerprint), link_hash = nullif(coalesce(:link_hash, link_hash), ''),
+        linked_ms = CASE WHEN :link_hash = '' THEN NULL ELSE coalesce(:linked_ms, linked_ms) END
     WHERE owner = :owner AND id = :id
 """
 _USAGE = """
@@ -202,9 +202,6 @@ _PUT_OFF = "UPDATE notices SET due_ms = {now} + :delay WHERE webhook = :webhook 
 _REMOVE_NOTICE = "DELETE FROM notices WHERE webhook = :webhook AND id = :id"
 _OLD_NOTICES_MS = 7 * 24 * 3600 * 1000  # nobody has claimed them: their webhook is not in the settings any more
 _REMOVE_OLD_NOTICES = "DELETE FROM notices WHERE due_ms < {now} - :age"
-_SET_LINK = """
-    UPDATE conversations SET link_hash = :hash, linked_ms = :now WHERE owner = :owner AND id = :id
-"""
 
 
 def select_runs(event_count: str) -> str:
@@ -547,18 +544,16 @@ class SqlStore(Store, StoreUpkeep, Outbox, ABC):
         clients: Sequence[str] | None = None,
         is_pinned: bool = False,
         is_linked: bool = False,
+        fingerprint: str | None = None,
     ) -> ConversationPage:
-        if query is None or not query.strip():
-            wanted = [self._is_pinned] * is_pinned + ["link_hash IS NOT NULL"] * is_linked
-            return await self._newest(owner, limit, before, clients, wanted)
-        words = query_words(query)
-        return await self._matching(owner, limit, before, words) if words else ConversationPage([], None)
-
-    async def _newest(
-        self, owner: str, limit: int, before: str | None, clients: Sequence[str] | None, wanted: Sequence[str]
-    ) -> ConversationPage:
+        if query is not None and query.strip():
+            words = query_words(query)
+            return await self._matching(owner, limit, before, words) if words else ConversationPage([], None)
+        wanted = [self._is_pinned] * is_pinned + ["link_hash IS NOT NULL"] * is_linked
+        if fingerprint is not None:
+            wanted.append(f"fingerprint = :fingerprint AND NOT {IS_RUNNING}")
         where = " AND ".join(("WHERE owner = :owner", *wanted))
-        values = dict[str, object](owner=owner, limit=limit + 1)
+        values = dict[str, object](owner=owner, limit=limit + 1, fingerprint=fingerprint)
         if before is not None:
             place = decode_cursor(before, ByTime)
             where += " AND (updated_ms, id) < (:updated_ms, :id)"
@@ -569,7 +564,7 @@ class SqlStore(Store, StoreUpkeep, Outbox, ABC):
             where += f" AND ({begun} OR key IN (SELECT conversation FROM runs WHERE state = 'running'))"
             values |= names
         order = "ORDER BY updated_ms DESC, id DESC LIMIT :limit"
-        rows = await self._select(f"{self._conversations} {where} {order}", values)
+        rows = await self._select(f"{self._conversations} {where} {order}", values, is_short=fingerprint is not None)
         page = self._readable(conversation_of, rows[:limit])
         next = encode_cursor(ByTime(page[-1].updated_ms, page[-1].id)) if page and len(rows) > limit else None
         return ConversationPage([FoundConversation(conversation) for conversation in page], next)
@@ -583,13 +578,6 @@ class SqlStore(Store, StoreUpkeep, Outbox, ABC):
         top = runs[0] if place is START else place.top
         return ConversationPage(page, encode_cursor(ByRun(top, runs[limit - 1])))
 
-    async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
-        where = f"WHERE owner = :owner AND fingerprint = :fingerprint AND NOT {IS_RUNNING}"
-        order = f"ORDER BY updated_ms DESC LIMIT {_SAME_FINGERPRINT}"
-        values = {"owner": owner, "fingerprint": fingerprint}
-        rows = await self._select(f"{self._conversations} {where} {order}", values, is_short=True)
-        return self._readable(conversation_of, rows)
-
     async def change_conversation(
         self,
         id: str,
@@ -598,14 +586,12 @@ class SqlStore(Store, StoreUpkeep, Outbox, ABC):
         title: str | None = None,
         is_pinned: bool | None = None,
         fingerprint: str | None = None,
+        link_hash: str | None = None,
+        linked_ms: int | None = None,
     ) -> bool:
         values = {"id": id, "owner": owner, "title": title, "is_pinned": is_pinned, "fingerprint": fingerprint}
-        return await self._execute(_CHANGE_CONVERSATION, values, is_short=True) > 0
-
-    async def set_link(self, id: str, owner: str, hash: str | None, now_ms: int) -> bool:
-        values = {"id": id, "owner": owner, "hash": hash, "now": None if hash is None else now_ms}
-        only = "" if hash is not None else " AND link_hash IS NOT NULL"
-        return await self._execute(f"{_SET_LINK}{only}", values) > 0
+        links = {"link_hash": link_hash, "linked_ms": linked_ms}
+        return await self._execute(_CHANGE_CONVERSATION, {**values, **links}, is_short=True) > 0
 
     async def find_by_link(self, hash: str) -> ConversationRecord | None:
         where = "WHERE link_hash = :hash AND owner IS NOT NULL"  # without an owner, it is being deleted

@@ -46,6 +46,7 @@ from tests.store.making import (
     EVERY_DOCUMENT,
     ME,
     YOU,
+    by_fingerprint,
     deltas,
     lease,
     new_run,
@@ -107,17 +108,18 @@ async def a_link_leads_to_one_conversation_until_it_is_replaced_or_revoked(store
     await whole_run(store, "b", "other", "And now?", at=5000)
     await whole_run(store, "c", "third", "And then?", at=6000)
     assert (await the_conversation(store)).linked_ms is None
-    assert not await store.set_link("conv", ME, None, 1)  # there is nothing to revoke
-    assert not await store.set_link("conv", YOU, "h1", 1)
-    assert await store.set_link("conv", ME, "h1", 7000)
-    assert await store.set_link("other", ME, "h2", 8000)
+    assert not await store.change_conversation("conv", YOU, link_hash="h1", linked_ms=1)
+    assert await store.change_conversation("conv", ME, link_hash="h1", linked_ms=7000)
+    assert await store.change_conversation("other", ME, link_hash="h2", linked_ms=8000)
+    assert await store.change_conversation("other", ME, title="Another")  # keeps it
     assert (await linked(), await linked(YOU)) == (["other", "conv"], [])
     assert await store.find_by_link("h1") == await the_conversation(store)
     assert (await the_conversation(store)).linked_ms == 7000
-    assert await store.set_link("conv", ME, "h3", 9000)
+    assert await store.change_conversation("conv", ME, link_hash="h3", linked_ms=9000)
     assert await store.find_by_link("h1") is None
-    assert not await store.set_link("conv", YOU, None, 1)
-    assert await store.set_link("conv", ME, None, 1)
+    assert not await store.change_conversation("conv", YOU, link_hash="")
+    assert await store.change_conversation("conv", ME, link_hash="")
+    assert (await the_conversation(store)).linked_ms is None
     assert await store.find_by_link("h3") is None
     assert await linked() == ["other"]
     await store.delete_conversation("other", ME)
@@ -276,8 +278,8 @@ async def a_conversation_without_a_word_of_the_user_has_a_title(store: SqlStore)
 async def a_fingerprint_can_be_replaced(store: SqlStore) -> None:
     await whole_run(store, "run", "conv", session_id="s1", fingerprint="f1")
     assert await store.change_conversation("conv", ME, fingerprint="f2")
-    assert ((await the_conversation(store)).session_id, await store.find_by_fingerprint(ME, "f1")) == ("s1", [])
-    assert [one.id for one in await store.find_by_fingerprint(ME, "f2")] == ["conv"]
+    assert ((await the_conversation(store)).session_id, await by_fingerprint(store, ME, "f1")) == ("s1", [])
+    assert await by_fingerprint(store, ME, "f2") == ["conv"]
 
 
 @law
@@ -285,9 +287,9 @@ async def a_fingerprint_finds_idle_conversations_the_newest_first(store: SqlStor
     for number in range(3):
         await whole_run(store, f"run{number}", f"conv{number}", at=1000 + number, fingerprint="f1")
     await whole_run(store, "run3", "conv3", at=2000, fingerprint="f2")
-    assert [found.id for found in await store.find_by_fingerprint(ME, "f1")] == ["conv2", "conv1", "conv0"]
+    assert await by_fingerprint(store, ME, "f1") == ["conv2", "conv1", "conv0"]
     await store.begin_run(new_run("again", "conv1"))
-    assert [found.id for found in await store.find_by_fingerprint(ME, "f1")] == ["conv2", "conv0"]
+    assert await by_fingerprint(store, ME, "f1") == ["conv2", "conv0"]
 
 
 @law
@@ -320,7 +322,7 @@ async def nothing_of_another_owner_is_found(store: SqlStore) -> None:
     assert await store.messages("conv", YOU) == []
     assert await store.runs_of("conv", YOU) == []
     assert await store.recent_runs(YOU, 10) == []
-    assert await store.find_by_fingerprint(YOU, "f1") == []
+    assert await by_fingerprint(store, YOU, "f1") == []
     assert await store.find_run_by_idempotency(YOU, "key") is None
     assert not await store.delete_conversation("conv", YOU)
     assert not await store.change_conversation("conv", YOU, fingerprint="mine")
@@ -475,7 +477,7 @@ async def what_one_stores_another_finds(store: SqlStore, other: SqlStore) -> Non
     assert await everything(other) == deltas(1, 2)
     await store.append(lease("run"), 3, deltas(3), run_end(fingerprint="f1"))
     assert await everything(other) == deltas(1, 2, 3)
-    assert [found.id for found in await other.find_by_fingerprint(ME, "f1")] == ["conv"]
+    assert await by_fingerprint(other, ME, "f1") == ["conv"]
     assert await ids(other) == ["conv"]
     assert await other.delete_conversation("conv", ME)
     assert await ids(store, query="login") == []
@@ -527,7 +529,7 @@ async def what_is_deleted_is_found_nowhere_at_once(store: SqlStore) -> None:
     assert await store.runs_of("conv", ME) == []
     assert [run.id for run, _, _ in await store.recent_runs(ME, 10)] == ["other"]
     assert await store.unfinished_runs() == []
-    assert await store.find_by_fingerprint(ME, "f1") == []
+    assert await by_fingerprint(store, ME, "f1") == []
     assert await store.find_run_by_idempotency(ME, "key") is None
     assert await ids(store) == ["other"]
     assert await ids(store, query="word") == ["other"]

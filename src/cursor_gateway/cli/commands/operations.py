@@ -223,7 +223,7 @@ def _set_draining(config: str | None, id: str, *, is_draining: bool) -> int:
 
 async def _once(settings: Settings, *, as_json: bool) -> None:
     async with open_cluster(settings) as cluster:
-        members = await cluster.members()
+        members = (await cluster.figures()).members
     if as_json:
         write_json(msgspec.json.encode(members))
         return
@@ -242,7 +242,7 @@ async def _watch(settings: Settings) -> None:
     async with open_cluster(settings) as cluster:
         with Live(auto_refresh=False) if sys.stdout.isatty() else nullcontext() as live:
             while True:
-                members, now = await cluster.members(), time.monotonic()
+                members, now = (await cluster.figures()).members, time.monotonic()
                 seen = {
                     one.id: seen[one.id] if seen.get(one.id, (-1, 0.0))[0] == one.beat else (one.beat, now)
                     for one in members

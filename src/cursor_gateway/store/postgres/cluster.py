@@ -22,6 +22,7 @@ from cursor_gateway.store.cluster import (
     LogHead,
     Member,
     NewCommand,
+    NewEvents,
     OverLimit,
     Queued,
     Submitted,
@@ -50,10 +51,6 @@ _MARK_VOLUME = """
     RETURNING coalesce(mark, '') AS mark
 """
 _ADD_VOLUMES = "INSERT INTO volumes SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING"
-_MEMBERS = """
-    SELECT id, role, host, process, volumes, labels, capacity, busy, version, level, beat, draining AS is_draining
-    FROM members ORDER BY id
-"""
 _SET_MEMBER = """
     UPDATE members SET draining = coalesce(%(is_draining)s, draining), busy = coalesce(%(busy)s, busy) WHERE id = %(id)s
 """
@@ -116,6 +113,9 @@ _IS_NEXT = """
 """
 _FIGURES = f"""
     SELECT (SELECT id FROM cluster) AS cluster_id,
+        (SELECT coalesce(json_agg(one ORDER BY id), '[]') FROM (
+            SELECT *, draining AS is_draining FROM members
+        ) AS one) AS members,
         (SELECT coalesce(array_agg(name), '{{}}') FROM volumes) AS volumes,
         (SELECT coalesce(array_agg(id), '{{}}') FROM ({_ABSENT}) AS absent) AS absent,
         (SELECT count(*) FROM members) * {CONNECTIONS} AS connections,
@@ -302,14 +302,14 @@ class PostgresCluster:
         self.hints: Hints = self._hints
         self.queue: Queue = PostgresQueue(self._connections)
 
-    def on_written(self, call: Callable[[str, bool], None]) -> None:
+    def on_written(self, call: Callable[[NewEvents], None]) -> None:
         self._store.written = call
 
     async def figures(self) -> Figures:
         (found,) = await self._connections.select(_FIGURES)
         appender = self._store.appender
         return Figures(
-            **found,
+            **{**found, "members": msgspec.convert(found["members"], list[Member])},
             commits=appender.commits,
             batches=appender.batches,
             append_seconds=appender.seconds,
@@ -341,9 +341,6 @@ class PostgresCluster:
 
     async def set_member(self, id: str, *, is_draining: bool | None = None, busy: int | None = None) -> bool:
         return await self._connections.execute(_SET_MEMBER, {"id": id, "is_draining": is_draining, "busy": busy}) > 0
-
-    async def members(self) -> list[Member]:
-        return [Member(**row) for row in await self._connections.select(_MEMBERS)]
 
     async def take_over(
         self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""

@@ -10,15 +10,15 @@ A notification takes a lock of the whole database until its transaction has comm
 that does anything else: they are sent afterwards, by a connection of their own that does not wait for the disk. A hint
 goes out at once if none did just before. Those that come while a statement is under way, or in the pause after it, go
 out with the next one, each of them once. The slower the database is, the longer the pause, so the hints of all
-processes take only a part of its capacity. Hints about more events of a stream have a longer pause, the one that all
-streams have (`pace.py`), or go out with another. Hints that fail are dropped.
+processes take only a part of its capacity. Hints that fail are dropped. Few events go with the hint for them, so fronts
+need not read them.
 """
 
 import asyncio
 import hashlib
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from time import monotonic
 from typing import Any
@@ -26,8 +26,7 @@ from typing import Any
 import msgspec
 import psycopg
 
-from cursor_gateway.store.cluster import Hint
-from cursor_gateway.store.pace import Pace
+from cursor_gateway.store.cluster import Hint, HintKind, NewEvents
 from cursor_gateway.store.postgres.connections import LIVENESS, PostgresConnection, connect
 
 _CONNECT_SECONDS = 5
@@ -103,15 +102,15 @@ class PostgresHints:
         self.reconnections = -1  # the first is none
         self.skipped = 0  # notifications that are no hints, or of a kind that only newer versions know
         self.is_listening = True  # until an attempt fails
-        self._waiting: dict[tuple[str, str], dict[str, None]] = {}  # by channel and kind
+        # By channel and kind, and by what is new; of runs, with their events.
+        self._waiting: dict[tuple[str, HintKind], dict[str, list[NewEvents]]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._pace = Pace()
         self._connection: PostgresConnection | None = None
 
-    def send(self, to: str, hint: Hint, *, may_wait: bool = False) -> None:
-        self._waiting.setdefault((_channel(to), hint.kind), {}).update(dict.fromkeys(hint.values))
-        if not may_wait:
-            self._pace.hurry()
+    def send(self, to: str, hint: Hint) -> None:
+        waiting = self._waiting.setdefault((_channel(to), hint.kind), {})
+        for value in hint.values:
+            waiting.setdefault(value, []).extend(one for one in hint.events if one.run == value)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="hints")
 
@@ -125,7 +124,6 @@ class PostgresHints:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                await self._pace.turn()
                 waiting, self._waiting = self._waiting, {}
                 payloads = [
                     (channel, text) for (channel, kind), values in waiting.items() for text in _texts(kind, values)
@@ -224,18 +222,17 @@ def _channel(member: str) -> str:
     return f"cursor_gateway_{hashlib.sha256(member.encode()).hexdigest()[:24]}" if member else _RUNNERS
 
 
-def _texts(kind: str, values: Iterable[str]) -> Iterator[str]:
-    """Payloads that are short enough."""
-    some: list[str] = []
-    size = 0
-    for value in values:
-        size += len(value) + 3
-        if some and size > _LONGEST - 200:
-            yield _text(kind, some)
-            some, size = [], len(value) + 3
-        some.append(value)
-    yield _text(kind, some)
-
-
-def _text(kind: str, values: list[str]) -> str:
-    return msgspec.json.encode({"kind": kind, "values": values}).decode()
+def _texts(kind: HintKind, values: Mapping[str, list[NewEvents]]) -> Iterator[str]:
+    """Payloads that are short enough. Of a run, all events or none."""
+    hint, size = Hint(kind), 0
+    for value, events in values.items():
+        length = sum(len(one.data) + len(value) + 20 for one in events)
+        if length > _LONGEST - 400:
+            events, length = [], 0
+        length += len(value) + 3
+        if size and size + length > _LONGEST - 200:
+            yield msgspec.json.encode(hint).decode()
+            hint, size = Hint(kind), 0
+        hint = Hint(kind, (*hint.values, value), (*hint.events, *events))
+        size += length
+    yield msgspec.json.encode(hint).decode()

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import Raw
+
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.store import batches
@@ -24,6 +26,7 @@ from cursor_gateway.store.base import (
     Stored,
     Written,
 )
+from cursor_gateway.store.cluster import NewEvents
 from cursor_gateway.store.postgres import events as event_rows
 from cursor_gateway.store.postgres import schema, searching, writing
 from cursor_gateway.store.postgres.connections import PostgresConnection, PostgresConnections, named, rows_of
@@ -110,7 +113,7 @@ class PostgresStore(SqlStore):
         self.url = url  # it may contain a password
         self.connections = PostgresConnections(url)
         self.health = self.connections.health
-        self.written: Callable[[str, bool], None] = lambda run_id, is_more: None  # see `ClusterStore.on_written`
+        self.written: Callable[[NewEvents], None] = lambda events: None  # see `ClusterStore.on_written`
         self.appender = Appender(self.connections)
         self._folding = event_rows.Folding(self.connections)
 
@@ -152,25 +155,27 @@ class PostgresStore(SqlStore):
     async def append(
         self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd | None = None
     ) -> Written:
+        data = batches.encode(events) if events else b""
         if end is not None:
             owner, prompts = await self._begun(lease.run_id, end)
             entry = await searching.entry_of([*prompts, *end.words])
             make = self._make_notices
             call = self.connections.run if make is None else self.connections.transaction
             written = await call(
-                lambda connection: writing.end(connection, lease, first_number, events, end, owner, entry, make)
+                lambda connection: writing.end(connection, lease, first_number, events, data, end, owner, entry, make)
             )
+        elif (
+            events
+            and Paused not in map(type, events)
+            and await self.appender.append(AppendBatch(lease.run_id, lease.epoch, first_number, len(events), data))
+        ):
+            written = Stored(len(data))
         else:
-            if events and Paused not in map(type, events):
-                data = batches.encode(events)
-                if await self.appender.append(AppendBatch(lease.run_id, lease.epoch, first_number, len(events), data)):
-                    self.written(lease.run_id, first_number > 1)
-                    return Stored(len(data))
             written = await self.connections.transaction(
                 lambda connection: writing.append(connection, lease, first_number, events, self._make_notices)
             )
         if isinstance(written, Stored):
-            self.written(lease.run_id, False)
+            self.written(NewEvents(lease.run_id, first_number, Raw(data or b"[]")))
         elif isinstance(written, Behind):
             self.appender.rewinds += 1
         return written

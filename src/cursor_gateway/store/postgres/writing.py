@@ -288,6 +288,7 @@ async def end(
     lease: Lease,
     first_number: int,
     events: Sequence[DocumentEvent],
+    data: bytes,
     end: RunEnd,
     owner: str,
     entry: SearchEntry,
@@ -296,7 +297,6 @@ async def end(
     values = _end_values(lease, end, owner, entry)
     first, rest = first_number, events
     while True:
-        data = batches.encode(rest) if rest else b""
         given = {"first": first, "count": len(rest), "data": data}
         if (await connection.execute(_END, {**values, **given})).rowcount:
             if make_notices is not None:
@@ -309,6 +309,7 @@ async def end(
         if place.state != "running":
             return Fenced("ended") if missing else Stored(0)
         first, rest = place.last + 1, missing
+        data = batches.encode(rest) if rest else b""
 
 
 def _end_values(lease: Lease, end: RunEnd, owner: str, entry: SearchEntry) -> dict[str, Any]:
