@@ -22,9 +22,10 @@ class Database:
         found = getattr(self.store, name)
         if not inspect.iscoroutinefunction(found):
             return found
-        drive: Callable[[Coroutine[Any, Any, Any]], Any] = at_once if name in WRITES else asyncio.run
 
         def call(*values: Any, **named: Any) -> Any:
+            is_quick = name in WRITES and not self.store._files.has_much
+            drive: Callable[[Coroutine[Any, Any, Any]], Any] = at_once if is_quick else asyncio.run
             if asyncio._get_running_loop() is None:
                 return drive(found(*values, **named))
             with ThreadPoolExecutor(1) as thread:

@@ -28,7 +28,7 @@ def found(store: Database, query: str) -> list[str]:
 def indexed(store: Database) -> list[str]:
     """As it stands in the file: nobody's search has caught up with it."""
     with store._connections.reading() as connection:
-        return [text for (text,) in connection.execute("SELECT text FROM search ORDER BY rowid DESC")]
+        return [text for (text,) in connection.execute("SELECT text FROM texts ORDER BY run")]
 
 
 @pytest.fixture
@@ -86,6 +86,32 @@ def test_what_a_process_had_not_indexed_when_it_died_is_indexed_by_the_next(
         assert found(store, "question") == found(store, "first") == found(store, "second") == ["conv"]
         assert found(store, "unfinished") == []  # whoever ends it has it indexed
     store.close()
+
+
+@pytest.mark.usefixtures("never")
+def test_runs_that_are_indexed_together_fill_their_pages(store: Database) -> None:
+    def pages() -> int:
+        with store._connections.reading() as connection:
+            return int(connection.execute("PRAGMA page_count").fetchone()[0])
+
+    for number in range(40):
+        whole_run(store, f"run{number}", f"conv{number}", " ".join(f"{number}w{place:02}" for place in range(100)))
+    store._files.settle()
+    before = pages()
+    store._indexer.catch_up()
+    assert len(indexed(store)) == 40
+    assert pages() - before < 70  # in the order in which they were stored: 82
+
+
+@pytest.mark.usefixtures("never")
+def test_what_an_earlier_version_indexed_is_shown(store: Database) -> None:
+    """It stored the text with the tokens."""
+    whole_run(store, "run", "conv", "word")
+    assert found(store, "word") == ["conv"]
+    with store._connections.writing() as connection:
+        connection.execute("UPDATE search SET text = 'an old word'")
+        connection.execute("DELETE FROM texts")
+    assert [one.snippet for one in store.conversations(ME, query="word").found] == ["an old word"]
 
 
 @pytest.mark.usefixtures("never")

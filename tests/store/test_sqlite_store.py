@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cursor_gateway.errors import SettingsError
+from cursor_gateway.model.document_events import ContentDelta
+from cursor_gateway.store import batches
 from cursor_gateway.store.base import HistoryLimits, IdempotentRun, Store, StoreUpkeep
+from cursor_gateway.store.sqlite import maintenance
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import at_once
@@ -88,6 +92,24 @@ def test_what_may_be_long_leaves_the_loop_to_others(
     local: SqliteStore, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Until the loop has gone on, the database does not answer."""
+    with monkeypatch.context() as patch:
+        goes_on_meanwhile(LONG[name], local, patch, local._connections, "reading", "writing", "write", "close")
+
+
+@pytest.mark.quick_cases(3)
+@pytest.mark.parametrize("name", SHORT)
+def test_while_many_runs_are_moved_what_is_short_leaves_the_loop_to_others(
+    local: SqliteStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(maintenance, "_GATHERING", 3600)
+    for id in ("big", "large"):
+        new, said = new_run(id, id), [ContentDelta("doc_001", "x" * 50_000)]
+        at_once(local.begin_run(replace(new, is_first=True), said, run_end(id)))
+    with monkeypatch.context() as patch:
+        goes_on_meanwhile(SHORT[name], local, patch, batches, "compress")
+
+
+def goes_on_meanwhile(call: Call, store: SqliteStore, patch: pytest.MonkeyPatch, owner: object, *methods: str) -> None:
     goes_on = threading.Event()
 
     def waiting(method: Callable[..., object]) -> Callable[..., object]:
@@ -99,12 +121,11 @@ def test_what_may_be_long_leaves_the_loop_to_others(
 
     async def live() -> None:
         asyncio.get_running_loop().call_soon(goes_on.set)
-        await LONG[name](local)
+        await call(store)
 
-    with monkeypatch.context() as patch:
-        for method in ("reading", "writing", "write", "close"):
-            patch.setattr(local._connections, method, waiting(getattr(local._connections, method)))
-        asyncio.run(live())
+    for method in methods:
+        patch.setattr(owner, method, waiting(getattr(owner, method)))
+    asyncio.run(live())
 
 
 def test_large_messages_do_not_slow_down_what_is_stored_beside_them(tmp_path: Path) -> None:

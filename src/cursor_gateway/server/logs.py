@@ -32,8 +32,8 @@ _LONGEST_BY_NAME = {  # of what is bounded already, or made of bounded parts
 }
 _LONGEST_MESSAGE = 200  # of an exception: some repeat what they were given
 _QUEUE_SIZE = 1000  # lines that wait to be written
-_AT_ONCE = 100  # lines that are written together
-_GATHERING_SECONDS = 0.02  # for more lines
+_AT_ONCE = 500  # lines that are written together
+_GATHERING_SECONDS = 0.1  # for more lines: with 0.02, a short run would take a thirtieth more CPU time
 _FLUSH_SECONDS = 1.0  # for them, at the end
 _FLUSH_LOOK_SECONDS = 0.005
 _OURS = logging.getLogger("cursor_gateway")

@@ -312,10 +312,11 @@ class AgentProcess:
             self._ending_rest = self._loop.create_task(self._end_rest(), name=f"rest of agent {self.pid}")
         self._deadline = self._loop.call_later(_DEAD_PIPE_SECONDS, self._close_dead_pipes)
         if self._merged is not None:  # nothing more will come to wait for
+            self._read_rest(self._out)
+        if self._merged is not None:  # another process keeps it open
             self._merged.remove(self._out)
             self._merged = None
             self._loop.add_reader(self._out, self._readable, self._out)
-            self._read_rest(self._out)
         if self._err in self._open_pipes:  # its last words, before anybody asks why it ended
             self.read_pipe(self._err)
         self._wake()

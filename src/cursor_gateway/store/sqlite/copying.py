@@ -23,7 +23,7 @@ from msgspec import Struct
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.store import batches, sql
 from cursor_gateway.store.sqlite.connections import Connections
-from cursor_gateway.store.sqlite.indexing import Indexer
+from cursor_gateway.store.sqlite.indexing import TEXT, Indexer
 from cursor_gateway.store.sqlite.moving import RunFiles
 from cursor_gateway.store.sqlite.opening import APPLICATION_ID, FILE, SQL_ERRORS, decoded, described
 from cursor_gateway.store.sqlite.run_files import FOLDER
@@ -63,11 +63,11 @@ class SqliteArchive:
 
     def _runs(self, conversation: int) -> Iterator[sql.ArchivedRun]:
         for key, *row in self._rows("runs", ("key", *sql.RUN_COLUMNS), "conversation", conversation, "key"):
-            found = self._connection.execute("SELECT text FROM search WHERE rowid = -?", (key,)).fetchone()
+            (text,) = self._connection.execute(TEXT, (key,)).fetchone()
             yield sql.ArchivedRun(
                 key,
                 row,
-                found[0] if found else "",
+                text,
                 self._rows("idempotency", sql.REPLY_COLUMNS, "run", key, "key"),
                 self._rows("requests", sql.REQUEST_COLUMNS, "run", key, "after"),
                 partial(self._batches, key),

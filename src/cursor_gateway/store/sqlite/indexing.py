@@ -1,7 +1,7 @@
 """Runs in; entries in the search index, written later, when the database is idle, and always before a search, out.
 
-FTS5 stores the tokens of `stages/search_tokens.py`, and the text for snippets. It splits at spaces only, so both sides
-have the same tokens.
+FTS5 stores the tokens of `stages/search_tokens.py`. It splits at spaces only, so both sides have the same tokens. The
+text for snippets is in a table of its own.
 
 Indexing a run costs more than storing it, and indexing many at once costs little more than one, so writers only queue
 a note. Ended runs that are not indexed yet are also listed in the table `unindexed`: before a search, or after a
@@ -10,6 +10,7 @@ process died, their events are read again. A run is therefore never missing from
 
 import sqlite3
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 
 from msgspec import Struct
@@ -24,10 +25,12 @@ from cursor_gateway.store.sqlite.opening import SQL_ERRORS
 from cursor_gateway.store.texts import conversation_scope, owner_scope, searchable
 
 _BYTES_PER_STEP = 30_000  # writers wait during a step
-_RUNS_PER_STEP = 20
+_RUNS_PER_STEP = 40
 _MOST_RUNS, _MOST_BYTES = 2000, 1_000_000  # queued: a search indexes so much within a second
 
-_ADD = "INSERT OR REPLACE INTO search (rowid, tokens, text) VALUES (-?, ?, ?)"
+_ADD = "INSERT OR REPLACE INTO search (rowid, tokens) VALUES (-?, ?)"
+_ADD_TEXT = "INSERT OR REPLACE INTO texts (run, text) VALUES (?, ?)"
+TEXT = "SELECT coalesce((SELECT text FROM texts WHERE run = ?1), (SELECT text FROM search WHERE rowid = -?1), '')"
 _WHOSE = """
     SELECT conversations.key, conversations.owner FROM runs JOIN conversations ON conversations.key = runs.conversation
     WHERE runs.key = ? AND runs.id = ? AND conversations.owner IS NOT NULL
@@ -85,8 +88,7 @@ class Indexer:
                 texts = {run: note.text.decode() for run, note in some.items()}
                 found = {run: " ".join(tokens(text)) for run, text in texts.items()}  # before writers have to wait
                 with self._connections.writing() as connection:
-                    for run, note in some.items():
-                        _index(connection, run, note, texts[run], found[run])
+                    _index(connection, some, texts, found)
             except BaseException:
                 with self._state:
                     for run, note in some.items():
@@ -137,14 +139,17 @@ class Indexer:
         self._bytes += len(note.text) - (len(before.text) if before is not None else 0)
 
 
-def _index(connection: sqlite3.Connection, run: int, note: Note, text: str, tokens: str) -> None:
-    whose = connection.execute(_WHOSE, (run, note.id)).fetchone()
-    if whose is not None:  # not deleted in the meantime
-        conversation, owner = whose
-        scopes = f"{owner_scope(owner)} {conversation_scope(conversation)}"
-        connection.execute(_ADD, (run, f"{scopes} {tokens}", text))
-        if note.is_whole:
-            connection.execute("DELETE FROM unindexed WHERE run = ?", (run,))
+def _index(
+    connection: sqlite3.Connection, notes: Mapping[int, Note], texts: Mapping[int, str], tokens: Mapping[int, str]
+) -> None:
+    """Those that were not deleted in the meantime."""
+    whose = {run: connection.execute(_WHOSE, (run, note.id)).fetchone() for run, note in notes.items()}
+    runs = sorted(run for run, found in whose.items() if found is not None)
+    scopes = {run: f"{owner_scope(whose[run][1])} {conversation_scope(whose[run][0])}" for run in runs}
+    # In the order of the rows: in any other, FTS5 writes each by itself, and pages are left half empty.
+    connection.executemany(_ADD, [(run, f"{scopes[run]} {tokens[run]}") for run in reversed(runs)])
+    connection.executemany(_ADD_TEXT, [(run, texts[run]) for run in runs])
+    connection.executemany("DELETE FROM unindexed WHERE run = ?", [(run,) for run in runs if notes[run].is_whole])
 
 
 def _text_of(connection: sqlite3.Connection, run: int) -> str:

@@ -249,7 +249,7 @@ class Maintenance:
             gone = connection.execute(_DELETE_EVENTS, {"run": run, "most": _EVENTS_PER_STEP}).rowcount
             if gone < _EVENTS_PER_STEP:
                 connection.execute("DELETE FROM search WHERE rowid = -?", (run,))
-                for table in ("unindexed", "messages", "idempotency", "calls"):
+                for table in ("unindexed", "texts", "messages", "idempotency", "calls"):
                     connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
                 connection.execute("DELETE FROM runs WHERE key = ?", (run,))
             return True

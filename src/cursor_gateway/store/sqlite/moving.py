@@ -58,6 +58,7 @@ from cursor_gateway.store.sqlite.run_files import (
 _log = logging.getLogger(__name__)
 
 _MANY = 64  # runs that are moved in one transaction
+_MUCH = 64 * 1024  # bytes
 _TURN_SECONDS = 2.0  # to wait for another thread that moves them
 _ASIDE = ".damaged"
 _PROBE_BYTES = 64 * 1024
@@ -229,6 +230,11 @@ class RunFiles:
     @property
     def is_full(self) -> bool:
         return len(self._ended) >= _MANY
+
+    @property
+    def has_much(self) -> bool:
+        """More than can be compressed while somebody waits."""
+        return sum(file.size for file in list(self._ended.values())) > _MUCH
 
     def lacks(self, ids: Iterable[object]) -> bool:
         """Whether one of these runs or conversations is not in the database yet."""

@@ -57,7 +57,7 @@ from cursor_gateway.store.sql import (
 )
 from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.connections import Connections
-from cursor_gateway.store.sqlite.indexing import Indexer, expression
+from cursor_gateway.store.sqlite.indexing import TEXT, Indexer, expression
 from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.moving import RunFiles, is_alone
 from cursor_gateway.store.sqlite.opening import FILE
@@ -153,7 +153,7 @@ class SqliteStore(SqlStore):
             written = self._begin_file(new, events, end)
             if written is not None:
                 return written
-        self._settle()
+        await self._settled()
         begun = self._apply(partial(self._files.enter, new=new)).result
         if not isinstance(begun, Lease):
             return begun
@@ -174,7 +174,7 @@ class SqliteStore(SqlStore):
         file is gone, the writer sends its events again. From then on, they are appended to the database."""
         if (file := self._files.of(lease)) is not None:
             if end is None and Paused in map(type, events):
-                fenced = self._add_calls(lease, first_number, events)
+                fenced = await self._add_calls(lease, first_number, events)
                 if fenced is not None:
                     return fenced
             if (written := self._files.append(file, first_number, events, end)) is not None:
@@ -186,9 +186,9 @@ class SqliteStore(SqlStore):
         make = self._make_notices
         return self._apply(lambda connection: writing.append(connection, lease, first_number, events, end, make)).result
 
-    def _add_calls(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Fenced | None:
+    async def _add_calls(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Fenced | None:
         """Before the events: a call that is not shown yet can be found, but not the other way round."""
-        self._settle()
+        await self._settled()
         make = self._make_notices
         return self._apply(lambda connection: writing.add_calls(connection, lease, first_number, events, make)).result
 
@@ -201,6 +201,12 @@ class SqliteStore(SqlStore):
         if change.size or change.note is not None:
             self._maintenance.wrote(change.size)
         return change
+
+    async def _settled(self) -> None:
+        """In a thread, if there is much: to compress it may take half a second."""
+        if self._files.has_much:
+            await asyncio.to_thread(self._settle)
+        self._settle()
 
     def _settle(self) -> None:
         """Before a call that could notice that the database does not have everything yet."""
@@ -216,13 +222,13 @@ class SqliteStore(SqlStore):
                 raise
 
     async def claim_run(self, run_id: str, epoch: int) -> Lease | None:
-        self._settle()
+        await self._settled()
         lease = Lease(run_id, epoch + 1)
         return lease if self._files.claim(lease) else None
 
     async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
         for id in call_ids:
-            if found := self._rows(f"{self._runs} {_OF_CALL}", {"owner": owner, "id": id}):
+            if found := await self._select(f"{self._runs} {_OF_CALL}", {"owner": owner, "id": id}, is_short=True):
                 return self._all(self._run_of, found)[0]
         return None
 
@@ -400,9 +406,11 @@ class SqliteStore(SqlStore):
     # --- statements ---------------------------------------------------------------------------------
 
     async def _select(self, sql: str, values: Mapping[str, object], *, is_short: bool = False) -> list[dict[str, Any]]:
+        is_short = is_short and not self._files.has_much
         return self._rows(sql, values) if is_short else await asyncio.to_thread(self._rows, sql, values)
 
     async def _execute(self, sql: str, values: Mapping[str, object], *, is_short: bool = False) -> int:
+        is_short = is_short and not self._files.has_much
         return self._write(sql, values) if is_short else await asyncio.to_thread(self._write, sql, values)
 
     async def _change(self, sql: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
@@ -453,5 +461,5 @@ def _was_shown(connection: sqlite3.Connection, conversation: int, query: Query, 
 
 def _found(connection: sqlite3.Connection, key: int, run: int, words: list[str]) -> FoundConversation:
     (row,) = _named(connection.execute(f"{_CONVERSATIONS} WHERE key = ?", (key,)))
-    (text,) = connection.execute("SELECT text FROM search WHERE rowid = -?", (run,)).fetchone()
+    (text,) = connection.execute(TEXT, (run,)).fetchone()
     return FoundConversation(conversation_of(row), snippet(text, words))
