@@ -758,7 +758,7 @@ def _latest_reason(machine: RunMachine, why: GatewayError) -> list[Command]:
 
 
 def _always_counting(machine: RunMachine, now: float) -> float:
-    return min(machine.heard_at + LIMITS.idle_seconds, machine._last_moment) - now
+    return min((machine.heard_at or machine.started_at) + LIMITS.idle_seconds, machine._last_moment) - now
 
 
 def _every_result(caller: CallerTools, results: Mapping[str, ToolResult]) -> dict[str, ToolResult]:

@@ -637,7 +637,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "runs/conversations.py",
         "tests/runs/test_removal.py",
         ("Deleting: what is left is noted", "is_done=is_done", "is_done=True"),
-        ("Deleting: a failure is not the end", "except (GatewayError, OSError):", "except OSError:"),
+        ("Deleting: a failure is not the end", "except (errors.GatewayError, OSError):", "except OSError:"),
     ),
     *_of(
         "cli/assembly/sources.py",

@@ -50,6 +50,7 @@ from cursor_gateway.sources.base import TOOLS_SERVER
 from cursor_gateway.sources.cursor.native_requests import translate
 from cursor_gateway.stages.caller_runs import LoopGuard, ScratchPaths
 from cursor_gateway.stages.run_state import RunState
+from cursor_gateway.stages.usage import UsageTotal
 
 VIEWER = "view_conversation_image"  # a tool of the gateway's own: the agent cannot open files in such a run
 _CHECKED = 100_000  # bytes of arguments
@@ -106,13 +107,13 @@ class CallerTools:
         self._told_at = 0  # the last pause of which the agent has that
         self._failed: Counter[str] = Counter()  # calls answered with an error that the agent has not reported yet
         self._guard = LoopGuard()
-        self._was_called = False  # since the last answer
-        self._was_reminded = False
+        self._reminders: int | None = 0  # that it must make a call; None: it has made one since the last answer
+        self.usage = UsageTotal()
         self._choose(offer)
 
     def _choose(self, offer: Offer) -> None:
         self.offer = offer
-        self._was_called = self._was_reminded = False
+        self._reminders = 0
 
     @property
     def most(self) -> int | None:
@@ -122,7 +123,7 @@ class CallerTools:
     @property
     def is_owed_a_call(self) -> bool:
         """A call was required, and has not been made."""
-        return isinstance(self.offer.choice, RequiredTool | NamedTool) and not self._was_called
+        return isinstance(self.offer.choice, RequiredTool | NamedTool) and self._reminders is not None
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -195,7 +196,7 @@ class CallerTools:
     def owed(self, ids: Sequence[str]) -> list[Message]:
         """The messages of the agent's next turn: these calls with their results, and what else was said with them; or
         that it has to make a call."""
-        if self._was_reminded and not self._was_called:
+        if self._reminders:
             names = " or ".join(f"`{tool.name}`" for tool in usable(self.offer))
             return [
                 UserMessage(
@@ -228,7 +229,7 @@ class CallerTools:
 
     def remind(self) -> bool:
         """Tells an agent that ended without the call that it had to make, in its next turn. False: it was told."""
-        is_first, self._was_reminded = not self._was_reminded, True
+        is_first, self._reminders = not self._reminders, 1
         return is_first
 
     def _wrong(self, name: str, arguments: dict[str, Any]) -> str | None:
@@ -255,7 +256,7 @@ class CallerTools:
     def _make(self, name: str, arguments: dict[str, Any], now: float) -> str:
         call = CallerCall(call_id(self._run_id, len(self._made) + 1), name, arguments)
         self._made[call.id] = _Made(call, now)
-        self._was_called = True
+        self._reminders = None
         return call.id
 
     def loop(self, name: str) -> AgentLooped | None:

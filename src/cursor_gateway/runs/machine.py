@@ -55,7 +55,6 @@ from cursor_gateway.runs.caller_tools import CallerTools, Denied, GivenUp, Quest
 from cursor_gateway.runs.calls import Call, EndAgent, Kind, OpenCalls
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.stages.usage import UsageTotal
 
 STOPPED = errors.RunCancelled("The run was cancelled; start it again to get the whole answer.")
 
@@ -243,12 +242,11 @@ class RunMachine:
         self.calls = caller.calls if caller is not None else OpenCalls()
         self.stop_reason: errors.GatewayError | None = None
         self.source_failure: errors.Failure | None = None  # of a source in whose place another one answers
-        self.started_at = self.heard_at = 0.0
-        self.has_heard = False  # from an agent
+        self.started_at = 0.0
+        self.heard_at: float | None = None  # from an agent, or from who answers it
         self.waiting_since: float | None = None  # for an answer, and not for the agent
         self.waited = 0.0  # seconds, up to the last answer
         self._assembler = assembler
-        self._usage = UsageTotal()
         self._start = Start.FIRST
         self._has_session = False  # the agent has resumed one, which may turn out to be lost
         self._count_before = 0  # events in the log when its turn began
@@ -284,7 +282,7 @@ class RunMachine:
         """Its time begins, even if it has to wait for the run before it."""
         self.terms, self._has_session = terms, terms.has_session
         self._assembler.know(terms.known_tokens)
-        self.started_at = self.heard_at = now
+        self.started_at = now
         return [self._limit(self._left(now))]
 
     def may_begin(self) -> list[Command]:
@@ -329,7 +327,7 @@ class RunMachine:
 
     def agent_said(self, batch: Sequence[AgentEvent], now: float) -> list[Command]:
         """One read of its output."""
-        self.heard_at, self.has_heard = now, True
+        self.heard_at = now
         commands: list[Command] = []
         out: list[DocumentEvent] = []
         caller = self.caller
@@ -395,7 +393,7 @@ class RunMachine:
     def _agent_reported(
         self, caller: CallerTools, end: RunFinished | RunFailed, commands: list[Command], now: float
     ) -> AgentEvent | None:
-        self._usage.add(end)
+        caller.usage.add(end)
         if isinstance(end, RunFailed) and (left := self._left_with_results(end.failure, now)):
             commands += left
             return None
@@ -414,7 +412,7 @@ class RunMachine:
                 )
                 commands += self.halt(why, now)
             return None
-        return self._usage.total(end)
+        return caller.usage.total(end)
 
     def _restart(self, failure: errors.Failure) -> list[Command]:
         """For an agent that failed before its first output, if it can be started again."""
@@ -445,10 +443,10 @@ class RunMachine:
         return self._ends_with_calls_open() + self._carry_out(self.calls.agent_ended(unused), now)
 
     def _ends_with_calls_open(self) -> list[Command]:
+        assert self.caller is not None, "only calls of its tools end an agent"
         if self.stage is Stage.WORKING:
             self._start = Start.RESUMED
-            self._usage.cut()
-        assert self.caller is not None, "only calls of its tools end an agent"
+            self.caller.usage.cut()
         self.caller.agent_ended()
         return self._move(StageInput.LEAVE)
 
@@ -594,8 +592,8 @@ class RunMachine:
         limits = self.terms.limits
         if self.is_waiting:  # which has a limit of its own
             return limits.idle_seconds
-        silence = limits.idle_seconds if self.has_heard else limits.first_event_seconds
-        return min(self.heard_at + silence, self._last_moment) - now
+        silence = limits.first_event_seconds if self.heard_at is None else limits.idle_seconds
+        return min((self.heard_at or self.started_at) + silence, self._last_moment) - now
 
     @property
     def _last_moment(self) -> float:
@@ -609,7 +607,7 @@ class RunMachine:
         limits = self.terms.limits
         if self._last_moment <= now:  # as `_left` adds: rounding must agree
             return f"The run took longer than {limits.run_seconds:g} s; ask for less at a time, or raise `run_seconds`."
-        if self.has_heard:
+        if self.heard_at is not None:
             return f"The agent sent nothing for {limits.idle_seconds:g} s; try again, or raise `idle_seconds`."
         return (
             f"The agent sent nothing within {limits.first_event_seconds:g} s of its start; try again, run "

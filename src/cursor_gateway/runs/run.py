@@ -299,9 +299,9 @@ class Run(RunHandle):
                 try:
                     if watch is not None:
                         batch = await watch.seen(batch)
-                    if self._do(machine.agent_said(batch, loop.time())):
+                    if self._do(machine.agent_said(batch, now := loop.time())):
                         if is_first := self.first_event_seconds is None:
-                            self.first_event_seconds = machine.heard_at - machine.started_at
+                            self.first_event_seconds = now - machine.started_at
                         if self.log.pace is not None and not (is_first or self._is_awaited):
                             self.flush_soon(is_paced=True)
                         else:
