@@ -346,7 +346,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/workspace/test_beneath.py",
         ("Reverting: no way out of the workspace", '".." not in parts and ', ""),
         ("Reverting: below the workspace", "if whole.is_relative_to(root):", "if True:"),
-        ("Reverting: no folder is a link", "_FOLDER = _ROOT | os.O_NOFOLLOW", "_FOLDER = _ROOT"),
+        ("Reverting: no folder is a link", "O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW", "O_DIRECTORY | os.O_CLOEXEC"),
         (
             "Reverting: no file is a link",
             "os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK",
@@ -690,7 +690,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "sources/cursor/permissions.py",
         "tests/sources/test_permissions.py tests/sources/test_acp_calls.py",
         ("Rules: a line feed is in no word", "if found is None or not found[0].isprintable():", "if found is None:"),
-        ("Rules: builtins are asked about", "if not words or words[0] in _BUILTINS:", "if not words:"),
+        ("Rules: builtins are asked about", "if not words or words[0] in BUILTINS:", "if not words:"),
     ),
     *_of(
         "sources/cursor/permissions.py",
@@ -1182,7 +1182,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             "        self._dispatch(event)\n",
         ),
         ("Text: a call that never ended was interrupted", "INTERRUPTED, None)", "Outcome(), None)"),
-        ("Text: a call ends once", "        self._ended_calls.add(call_id)\n", ""),
+        (
+            "Text: a call ends once",
+            "self._ended_calls[call_id] = self._tools.pop(call_id).action",
+            "del self._tools[call_id]",
+        ),
         (
             "Text: a pause ends the text",
             '        self._end_output()\n        envelope = self._envelope("streaming"',
