@@ -67,7 +67,7 @@ def test_images_are_read() -> None:
 def test_files_of_text_are_text() -> None:
     address = f"data:text/plain;base64,{base64.b64encode('Grüße'.encode()).decode()}"
     file = {"type": "file", "mediaType": "text/plain", "url": address}
-    parts = [{"type": "text", "text": "Look."}, file, {**file, "filename": "a.txt"}]
+    parts = [{"type": "text", "text": "Look."}, file, {"type": "data-place"}, {**file, "filename": "a.txt"}]
     assert chat(HI, {"id": "m2", "role": "user", "parts": parts}).messages[1] == UserMessage(
         "Look.\nGrüße\nFile a.txt:\n\nGrüße", ()
     )

@@ -249,6 +249,7 @@ def test_an_answer_is_made_of_the_same_deltas_again() -> None:
 
 def test_a_reply_says_why_its_run_failed() -> None:
     fold, failure = AnswerFold("run", "none"), AgentCrashed().failure()
+    assert fold.error_body(failure) is None
     assert fold.failure is None
     fold.push(done(failure))
     assert fold.failure == failure

@@ -3,6 +3,7 @@
 import pytest
 
 from cursor_gateway.dialects import ui
+from cursor_gateway.dialects.base import ContinueRun, StartRun
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, SeveralAnswers
 from cursor_gateway.model.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
@@ -18,6 +19,17 @@ def test_a_page_that_answers_gets_an_agent_that_can_wait() -> None:
     assert ui.options_of(ui.UiOptions(source="cli"), {"x-cursor-may-ask": "true"})["source"] == "cli"
     with pytest.raises(InvalidRequest, match="x-cursor-may-ask"):
         ui.options_of(None, {"x-cursor-may-ask": "perhaps"})
+
+
+def test_an_answer_continues_its_run_and_a_question_starts_one() -> None:
+    options = ui.options_of(None, {"x-cursor-conversation-id": "conv_1"})
+    answer = ui.UiAnswer("chat_1", PlanDecision("accept"))
+    continued = ui.run_action(answer, ui.StreamedReply(), options, follows=None, question_id="", messages=[])
+    assert isinstance(continued, ContinueRun)
+    assert (continued.run_id, continued.given) == ("chat_1", PlanDecision("accept"))
+    asked = ui.run_action(None, ui.StreamedReply(), options, follows="chat_1", question_id="m1", messages=[])
+    assert isinstance(asked, StartRun)
+    assert (asked.follows, asked.conversation_id, asked.attempt) == (None, "conv_1", "unknown")
 
 
 def test_tools_have_names_of_their_own() -> None:

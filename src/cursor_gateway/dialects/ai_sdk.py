@@ -219,12 +219,10 @@ def _answer(message: UiMessage, param: str) -> ui.UiAnswer | None:
                     given.append(PlanDecision("accept" if approved else "reject"))
                 else:
                     permissions[document] = ui.permission_of(ui.Approval(approved=approved, reason=reason or ""))
-            case UiPart(state="output-available") if (
-                part.tool == ui.ASK_TOOLS["question"] and not part.provider_executed
-            ):
+            case UiPart(state="output-available") if part.is_question:
                 run_id = asked[0]
                 given.append(ui.question_answers(part.output, f"{param}.parts[{place}].output"))
-            case UiPart(state="output-error") if part.tool == ui.ASK_TOOLS["question"] and not part.provider_executed:
+            case UiPart(state="output-error") if part.is_question:
                 raise invalid(f"{param}.parts[{place}]", ui.UNANSWERED)
             case _:
                 pass

@@ -31,7 +31,6 @@ _NAMES = {"Usage": "UsageInfo", "ErrorBody": "Error", "RefusedCall": "RefusedCal
 TEXT: Json = {"type": "string"}
 NAME: Json = {"type": "string", "minLength": 1}
 COUNT: Json = {"type": "integer", "minimum": 0}
-FLAG: Json = {"type": "boolean"}
 OBJECT: Json = {"type": "object"}
 NULL: Json = {"type": "null"}
 IMAGE: Json = {

@@ -6,7 +6,7 @@ from itertools import groupby
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from cursor_gateway.dialects.base import SSE
+from cursor_gateway.dialects.replies import EventEncoder
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -22,7 +22,7 @@ from cursor_gateway.stages.usage import ContextUse, context_use
 from cursor_gateway.wire.sse import frame
 
 
-class HtmlEncoder:
+class HtmlEncoder(EventEncoder):
     """All events are pushed, even those that the reader has, because how a text continues depends on its beginning.
 
     The HTML of an open document depends on the pieces in which it arrived. So a reader that reconnects gets its open
@@ -32,16 +32,11 @@ class HtmlEncoder:
     is_over = False  # it sends everything that the run has
     is_cut = False
     is_slow = True
-    place = None
 
     def __init__(self, after: int, do: Do = perform) -> None:
         self._after, self._number = after, 0
         self._renderer = LiveRenderer(do)
         self._open: dict[str, _Open] = {}  # those that the reader has seen begin, until it is up to date
-
-    def skip(self, count: int, /) -> None:
-        """Not called: only encoders with a `place` share what they encode."""
-        raise NotImplementedError
 
     def push(self, event: DocumentEvent, /) -> bytes:
         return self.push_all([event])
@@ -66,9 +61,6 @@ class HtmlEncoder:
                 frames.append(_frame("done", _end(last), number + end + 1))
             number, rest = number + end + 1, rest[end + 1 :]
         return b"".join(frames)
-
-    def keep_alive(self) -> bytes:
-        return SSE.keep_alive
 
     def _skip(self, event: DocumentEvent) -> None:
         match event:
