@@ -1014,7 +1014,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "                self._pause()\n            self._empty_log()",
             "                self._pause()",
         ),
-        ("Deleting: messages go", '"unindexed", "messages", "idempotency"', '"unindexed", "idempotency"'),
+        ("Deleting: messages go", '"texts", "messages", "idempotency"', '"texts", "idempotency"'),
     ),
     *_of(
         "store/sqlite/opening.py",

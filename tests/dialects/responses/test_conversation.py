@@ -235,9 +235,11 @@ def test_answers_can_be_referred_to() -> None:
 
 
 def test_calls_can_be_referred_to() -> None:
-    conversation = read(user("Hi"), reference("rs", 0), reference("fc", 1), reference("ctc", 2), gave("c1"))
-    assert [type(message) for message in conversation.messages] == [UserMessage, AssistantMessage, ToolMessage]
-    assert conversation.references == {1: AnswerId(RUN, 0)}
+    first = {"id": reference("fc", 1)["id"]}  # the type is optional
+    for call in (first, {**first, "type": None}, reference("ctc", 2)):
+        conversation = read(user("Hi"), reference("rs", 0), call, gave("c1"))
+        assert [type(message) for message in conversation.messages] == [UserMessage, AssistantMessage, ToolMessage]
+        assert conversation.references == {1: AnswerId(RUN, 0)}
 
 
 @pytest.mark.parametrize("items", [[], [user("")], [user("  \n")], [{"type": "item_reference", "id": "x"}]])

@@ -316,7 +316,8 @@ class Placed(Struct, frozen=True):
 
     @property
     def type(self) -> str:
-        kind = self.item.get("type", "message" if "role" in self.item else "")
+        known = "message" if "role" in self.item else "item_reference" if "id" in self.item else ""
+        kind = known if self.item.get("type") is None else self.item["type"]
         return kind if isinstance(kind, str) else ""
 
     @property
