@@ -405,6 +405,23 @@ async def test_what_is_not_kept_any_more_is_lost(store: Flaky, monkeypatch: pyte
     assert written.is_complete
 
 
+@pytest.mark.parametrize("forgets", range(4, 9))
+async def test_however_much_is_dropped_the_latest_is_kept(
+    store: Flaky, monkeypatch: pytest.MonkeyPatch, forgets: int
+) -> None:
+    """So what a standby lacks can be sent again at any time, and a reader that is a little late finds it here."""
+    monkeypatch.setattr("cursor_gateway.runs.log._KEPT_EVENTS", 4)
+    written = log_of(store)
+    for number, event in enumerate(WORDS):
+        if number == forgets:
+            _forget(store, number - 2)
+        await write(written, [event])
+        assert min(2, written.stored) <= written.stored - written.dropped <= 8
+        assert written.events == WORDS[written.dropped : number + 1]
+    assert written.is_stored
+    assert written.dropped
+
+
 # --- what is visible ------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """The grammar of a run: tables of what the agent does, and what readers are told of it at each step."""
 
+import pickle
 from typing import Any, TypeAlias
 
 import msgspec
@@ -554,6 +555,14 @@ def test_a_call_that_is_repeated_is_shown_once() -> None:
     again: list[AgentEvent] = [starts("c", SHELL), CommandOutput("c", "x"), ends("c", SHELL)]
     late: list[AgentEvent] = [ends("d"), starts("d", grep({"pattern": "late"})), ends("d")]
     assert len(documents([*again, *again, *late])) == 2
+
+
+def test_what_calls_have_written_is_not_kept() -> None:
+    """A run may be long, and a call contain a whole file."""
+    assembler = Assembler(RUN)
+    assembler.push(starts("c", grep({"content": "x" * 100_000})))
+    assembler.push(ends("c"))
+    assert len(pickle.dumps(assembler)) < 50_000
 
 
 def test_a_call_that_never_ended_was_interrupted() -> None:

@@ -192,7 +192,7 @@ class LiveLog(EventLog):
         self._is_lost = False  # the store lacks some of it, and always will
         self._refused_ms: int | None = None  # when the store was last out of order
         self.stored = 0  # how many events are safe
-        self._kept_bytes = 0  # of the stored events that are still here
+        self._older = 0, 0  # the last event that is dropped next, and the bytes of the stored ones after it
         self._first_event_ms: int | None = None
         self._flushed = 0  # events that are visible, or lost
         self._flushing: list[asyncio.Future[None]] | None = None  # who waits for the end of the flush under way
@@ -377,11 +377,11 @@ class LiveLog(EventLog):
 
     def _keep(self, count: int, size: int) -> None:
         self._refused_ms = None
-        self._kept_bytes += size
-        if self._kept_bytes > _KEPT_BYTES or self.stored - self.dropped > _KEPT_EVENTS:  # all but this batch
-            del self.events[: self.stored - self.dropped]
-            self.dropped, self._kept_bytes = self.stored, size
-        self.stored += count
+        older, newer_bytes = max(self.dropped, min(self._older[0], self.stored)), self._older[1] + size
+        if newer_bytes > _KEPT_BYTES // 2 or self.stored - older > _KEPT_EVENTS // 2:  # not all: the latest stay
+            del self.events[: older - self.dropped]
+            self.dropped, older, newer_bytes = older, self.stored, size
+        self.stored, self._older = self.stored + count, (older, newer_bytes)
 
     def _put_off(self) -> None:
         self._refused_ms = self._now_ms()

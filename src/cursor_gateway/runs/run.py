@@ -384,7 +384,7 @@ class Run(RunHandle):
         return self.is_ending or self.is_waiting or self.log.waiting >= _MOST_WAITING
 
     async def _flush(self, *, is_paced: bool = False) -> None:
-        """What is reported here, is reported before readers see what was flushed: they run later."""
+        """The end is reported before readers see it: they run later."""
         await self.log.flush(is_paced=is_paced)
         all_news, self.log.news = self.log.news, []
         for news in all_news:

@@ -86,7 +86,7 @@ class Assembler:
         self._shows_thinking = "thinking" in run.include
         self._thinking = False  # a block of thinking is open
         self._tools: dict[str, OpenTool] = {}  # by the agent's ids
-        self._ended_calls: dict[str, agent_events.Action | None] = {}  # how each began; None: its end came first
+        self._ended_calls: dict[str, int | None] = {}  # what each did, as a hash; None: its end came first
         self._documents: dict[str, str] = {}  # of calls, by the agent's ids
         self._call_ids: set[str] = set()
         self._tool_call_count = 0
@@ -176,7 +176,7 @@ class Assembler:
             ):
                 if call_id in self._tools:
                     self._turns.tool(model_call)  # known from a query, which did not name the model call
-                elif call_id not in self._ended_calls or _is_another(action, self._ended_calls[call_id]):
+                elif call_id not in self._ended_calls or self._ended_calls[call_id] not in (None, _hash(action)):
                     self._ended_calls.pop(call_id, None)
                     parent_id = self._documents.get(parent or "", UNSET)
                     self._start_tool(call_id, action, model_call, waits=waits, parent_id=parent_id)
@@ -433,7 +433,7 @@ class Assembler:
         self._close_tool(tool, event.call_id, action, outcome, None)
 
     def _forget_tool(self, call_id: str) -> None:
-        self._ended_calls[call_id] = self._tools.pop(call_id).action
+        self._ended_calls[call_id] = _hash(self._tools.pop(call_id).action)
         self._turns.end()
 
     def _close_tool(
@@ -582,8 +582,6 @@ def _drained(pieces: list[str]) -> str:
     return text
 
 
-def _is_another(action: agent_events.Action, before: agent_events.Action | None) -> bool:
-    """Whether a call with the id of one that has ended is not the same again, as after a lost connection."""
-    if isinstance(action, agent_events.Command) and isinstance(before, agent_events.Command):
-        return action.command != before.command  # its output has been added
-    return before is not None and action != before
+def _hash(action: agent_events.Action) -> int:
+    """Equal for a call that is the same again, as after a lost connection. The call itself may contain a whole file."""
+    return hash(action.command if isinstance(action, agent_events.Command) else repr(action))  # its output was added
