@@ -244,7 +244,11 @@ def test_another_gateway_is_noticed_although_this_one_was_alone(
     ledger.close()
 
 
-def test_the_end_of_a_gateway_is_noticed_although_the_folders_are_not_listed_again(
+watched = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only where its process can be watched")
+
+
+@watched
+def test_a_gateway_that_runs_is_not_looked_at_again_until_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(tmp_path) as ledger, group() as other:
@@ -252,14 +256,19 @@ def test_the_end_of_a_gateway_is_noticed_although_the_folders_are_not_listed_aga
         os.utime(tmp_path, (1, 1))
         assert ledger.dead() == []
         with monkeypatch.context() as patched:
-            patched.setattr(os, "listdir", None)
+            patched.setattr(module, "_is_alive", None)
             assert ledger.dead() == []
-            signal_group(other.pid, signal.SIGKILL)
-            other.wait()
-            assert ledger.dead() == [folder.name]
+            os.utime(tmp_path, (2, 2))
+            with pytest.raises(TypeError):  # it would be looked at
+                ledger.dead()
+        assert ledger.dead() == []
+        signal_group(other.pid, signal.SIGKILL)
+        other.wait()
+        assert ledger.dead() == [folder.name]
 
 
-def test_a_gateway_lives_as_long_as_its_lock_is_held(tmp_path: Path) -> None:
+@watched
+def test_a_process_that_is_no_gateway_any_more_is_not_watched(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger, group() as other:
         folder = left_behind(tmp_path, "1-1", gateway=f"{other.pid}-1")
         os.utime(tmp_path, (1, 1))

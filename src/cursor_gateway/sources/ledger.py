@@ -20,6 +20,7 @@ file while many were deleted in the last seconds: ext4 does not use their number
 import asyncio
 import fcntl
 import os
+import select
 import shutil
 import signal
 import stat
@@ -84,9 +85,9 @@ class Ledger:
         self._entries: dict[int, str] = {}  # process group -> file
         self._locks: list[int] = []
         self._places = [str(place) for place in (directory, registry) if place is not None]
+        self._others = _Others()
         self._looking = threading.Lock()  # `end_orphans` looks in a thread
-        self._others: list[Path] = []  # the folders of other gateways
-        self._known_since: list[int] = []  # when the places changed last, if these are all of them
+        self._alive_since: list[int] = []  # when the places changed last, if all others in them are watched
         self._watchdog: Watchdog | None = None
         self._cgroups: Cgroups | None = None
 
@@ -189,10 +190,14 @@ class Ledger:
 
     def _look(self) -> list[str]:
         changed = self._changed()
-        if not changed or changed != self._known_since:
-            self._others = [folder for name, folder in self._folders().items() if name != self.folder.name]
-            self._known_since = changed if max(changed, default=0) < time.time_ns() - _COARSE_NS else []
-        return [folder.name for folder in self._others if not _is_alive(folder)]
+        if changed and changed == self._alive_since and not self._others.have_ended():  # as at each start of an agent
+            return []
+        self._alive_since = []
+        others = [(name, folder) for name, folder in self._folders().items() if name != self.folder.name]
+        dead = [name for name, folder in others if not _is_alive(folder)]
+        if not dead and self._others.watch(others) and max(changed, default=0) < time.time_ns() - _COARSE_NS:
+            self._alive_since = changed
+        return dead
 
     def _changed(self) -> list[int]:
         """When gateways came or went last; empty if the system does not tell."""
@@ -241,6 +246,8 @@ class Ledger:
             self._cgroups = None
         shutil.rmtree(self.folder, ignore_errors=True)
         self._unregister(self.folder.name)
+        with self._looking:
+            self._others.watch(())
         while self._locks:
             os.close(self._locks.pop())
 
@@ -256,6 +263,39 @@ class Ledger:
         if self._registry is not None:
             with suppress(OSError):
                 (self._registry / name).unlink()
+
+
+class _Others:
+    """Other gateways of this system. While their processes run, they need not be looked for."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}  # that name their processes, by the gateways' names
+        self._ends = select.poll()
+
+    def watch(self, gateways: Collection[tuple[str, Path]]) -> bool:
+        """These, which are alive, and no others. False: not all of them can be watched."""
+        names = {name for name, _ in gateways}
+        for name in self._files.keys() - names:
+            self._ends.unregister(self._files[name])
+            os.close(self._files.pop(name))
+        return all(name in self._files or self._add(name, folder) for name, folder in gateways)
+
+    def have_ended(self) -> bool:
+        """Whether one of them has."""
+        return bool(self._files and self._ends.poll(0))
+
+    def _add(self, name: str, folder: Path) -> bool:
+        pid, _, start = name.partition("-")
+        try:
+            file = os.pidfd_open(int(pid))
+        except (AttributeError, OSError):  # not Linux, an old kernel, no file descriptor left, or no process of ours
+            return False
+        if start_of(int(pid)) != start or not _has_our_pids(folder):  # another process has its number
+            os.close(file)
+            return False
+        self._files[name] = file
+        self._ends.register(file, select.POLLIN)
+        return True
 
 
 class Watchdog:
