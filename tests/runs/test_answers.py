@@ -85,6 +85,8 @@ async def test_a_run_that_waits_gets_each_answer(tmp_path: Path) -> None:
             await one.service.answer(run.id, Asker(owner=ME), SeveralAnswers([allowed, PlanDecision("accept")]))
         assert await one.service.host.permissions(ME) == []
         assert set(run.questions.asked) == {"a", "b"}
+        # A rule that was recorded, and not given: the disk was full.
+        one.service.decisions.record(ME, ("", ""), (run.id, document.id), PERMISSION, Permission("workspace"))
         given: RunAnswer = SeveralAnswers([PermissionDecisions({document.id: Permission("once")}), ANSWERS])
         continued = await one.service.answer(run.id, Asker(owner=ME), given)
         assert continued.run is run

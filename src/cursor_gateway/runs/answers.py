@@ -168,8 +168,10 @@ class Answers:
                         f"The run does not wait for a decision about {id[:100]!r}; decide what it waits for first.",
                         param="permissions",
                     )
-            self._check_recorded(run, decided)
-            return partial(self._decide_held, run, asker, decided, requests, questions)
+            rules = {id: one for id, one in decided.items() if one.decision in ("conversation", "workspace")}
+            self._check_recorded(run, rules)
+            answers = {questions[id]: permission for id, permission in decided.items()}
+            return partial(self._decide_held, run, asker, answers, requests, rules)
         for id in decided:
             if (pause := await self._answered_in(run, documents[id])) is not None:  # this is another copy
                 return Continued(run, pause)
@@ -198,16 +200,14 @@ class Answers:
         self,
         run: RunHandle,
         asker: Asker,
-        decided: Mapping[str, Permission],
+        answers: Mapping[str, Permission],
         requests: Mapping[str, PermissionRequest],
-        questions: Mapping[str, str],
+        rules: Mapping[str, Permission],
     ) -> Continued:
-        """For a run that waits: it continues."""
-        for id, permission in decided.items():
-            if permission.decision in ("conversation", "workspace"):
-                await self._record(run, id, requests[id], permission)
+        """For a run that waits: it continues. `answers` are by question, `rules` by document."""
+        for id, permission in rules.items():
+            await self._record(run, id, requests[id], permission)
         held = run.questions.permissions  # those that are not among them any more are left out
-        answers = {questions[id]: permission for id, permission in decided.items()}
         return await _give(run, asker, {held[id]: permission for id, permission in answers.items() if id in held})
 
     async def _permissions(self, run: RunHandle, answers: Sequence[ClarificationAnswer]) -> dict[str, Permission]:
