@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 
 from tests.gateways import running_gateway
-from tests.server.conftest import chat, http_client, standin
+from tests.server.conftest import chat, eventually, http_client, standin
 
 CONVERSATIONS = 6
 
@@ -48,7 +48,8 @@ def use_damaged(home: Path, name: str) -> int:
         assert "Traceback" not in log, (name, log)
         assert "mistake of the gateway" not in log, (name, log)
         aside = [file.name for file in gateway.data.iterdir() if ".damaged-" in file.name]
-        assert all(file.removesuffix("-wal").removesuffix("-shm") in log for file in aside), (name, log)
+        said = [file.removesuffix("-wal").removesuffix("-shm") for file in aside]
+        eventually(lambda: all(file in gateway.log.read_text("utf-8", "replace") for file in said))
     return len(found)
 
 

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import select
 import subprocess
 import sys
 from collections.abc import Callable
@@ -345,6 +346,17 @@ async def test_a_run_that_is_not_done_counts_as_failed() -> None:
     assert outcome(run) == "failed"
     RunLog().ended(run)
     assert objects(stream)[0]["status"] == "failed"
+
+
+def test_a_warning_does_not_wait_for_more_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_GATHERING_SECONDS", 1000.0)
+    ours, theirs = os.pipe()
+    with open(theirs, "w") as stream, open(ours) as reader:
+        logging_to(stream)
+        StructuredLog().info("one")
+        StructuredLog().warning("two")
+        assert select.select([ours], [], [], 30)[0]
+        assert json.loads(reader.readline())["event"] == "one"
 
 
 # --- nobody reads ---------------------------------------------------------------------------------------

@@ -202,6 +202,8 @@ class _QueuedLines(logging.Handler):
                 self._writer.queue.put(_Line(when, level, event, fixed, self._dropped_before))
                 self._queued += 1
                 self._dropped_before = 0
+        if level >= logging.WARNING:  # perhaps the last words
+            self._writer.hurry.set()
 
     def emit(self, record: logging.LogRecord) -> None:
         """A library's message may contain prompts and answers, so only the fact is logged."""
