@@ -94,7 +94,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.now = 1_000_000
         self.database = Database(Path(self.folder.name))
-        self.queue = SqliteQueue(self.database.store._rows, self.database.store._write, lambda: self.now)
+        self.queue = SqliteQueue(self.database.store.queue._rows, self.database.store.queue._write, lambda: self.now)
         self.entries: dict[str, Waiting] = {}
         self.running: dict[str, str] = {}  # conversations, by owner and id, and their runs
         self.begun: Counter[str] = Counter()
@@ -373,7 +373,7 @@ _LARGE = {"kept": b"k" * 60, "body": b"b" * 40}
 def test_the_entries_of_one_owner_are_limited_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cursor_gateway.store.sqlite.queue.MOST_BYTES", 101)
     database = Database(tmp_path)
-    queue = SqliteQueue(database.store._rows, database.store._write, lambda: 1000)
+    queue = database.store.queue
     try:
         results = [at_once(queue.put(new(f"run{number}", "ann", **_LARGE))) for number in range(3)]
         assert results == [Put(), Put(), Full()]
@@ -413,13 +413,13 @@ async def test_a_clusters_entries_of_one_owner_are_limited_in_bytes(
 def test_an_owner_has_room_while_an_entry_ends(tmp_path: Path) -> None:
     database = Database(tmp_path)
 
-    def write(sql: str, values: Mapping[str, object]) -> int:
+    async def write(sql: str, values: Mapping[str, object]) -> int:
         count = database.store._write(sql, values)
         if values.get("id") == "second" and not count:
-            assert at_once(queue.cancel("first", "ann", CANCELLED))
+            assert await queue.cancel("first", "ann", CANCELLED)
         return count
 
-    queue = SqliteQueue(database.store._rows, write, lambda: 1000)
+    queue = SqliteQueue(database.store.queue._rows, write, lambda: 1000)
     try:
         assert at_once(queue.put(new("first", "ann", key="k"))) == Put()
         assert at_once(queue.put(new("second", "ann", key="k"))) == Put()
@@ -456,7 +456,7 @@ async def test_an_owner_has_room_in_a_cluster_while_an_entry_ends(
 
 def test_a_request_whose_run_has_begun_is_not_put(tmp_path: Path) -> None:
     database = Database(tmp_path)
-    queue = SqliteQueue(database.store._rows, database.store._write, lambda: 1000)
+    queue = database.store.queue
     try:
         database.begin_run(replace(new_run("begun", owner="ann"), idempotency=Idempotency("k", "hash")))
         assert at_once(queue.put(new("second", "ann", key="k", body_hash="hash"))) == Begun()

@@ -31,6 +31,8 @@ SHORT: dict[str, Call] = {
     "append, with the end": lambda store: store.append(lease("run"), 1, deltas(1), run_end()),
     "change_conversation": lambda store: store.change_conversation("conv", ME, title="t", is_pinned=True),
     "run": lambda store: store.run("run", ME),
+    "run, in the queue": lambda store: store.queue.entry("run", ME),
+    "run, that leaves the queue": lambda store: store.queue.release("run", 1),
     "runs_of": lambda store: store.runs_of("conv", ME),
     "conversation": lambda store: store.conversation("conv", ME),
     "conversations, with a fingerprint": lambda store: store.conversations(ME, fingerprint="f"),

@@ -1,7 +1,7 @@
 """The queue of a history in a SQLite file: a table, from which the gateways that share the file take entries."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from cursor_gateway.errors import Failure
@@ -97,8 +97,8 @@ _FAIL = "UPDATE queue SET state = 'failed', body = x'', failure = :failure, ende
 class SqliteQueue:
     def __init__(
         self,
-        rows: Callable[[str, Mapping[str, object]], list[dict[str, Any]]],
-        write: Callable[[str, Mapping[str, object]], int],
+        rows: Callable[[str, Mapping[str, object]], Awaitable[list[dict[str, Any]]]],
+        write: Callable[[str, Mapping[str, object]], Awaitable[int]],
         now_ms: Callable[[], int],
     ) -> None:
         """`rows` and `write` execute one statement each, in a transaction of its own."""
@@ -122,13 +122,13 @@ class SqliteQueue:
             "kept": new.kept,
             "body": new.body,
         }
-        while not self._write(_PUT, values):
+        while not await self._write(_PUT, values):
             known = None if new.key is None else await self.entry_of_key(new.owner, new.key)
             if known is not None:
                 return known
-            if self._rows(_HAS_BEGUN, values):
+            if await self._rows(_HAS_BEGUN, values):
                 return Begun()
-            if not self._rows(_HAS_ROOM, values)[0]["it"]:
+            if not (await self._rows(_HAS_ROOM, values))[0]["it"]:
                 return Full()
         return Put()
 
@@ -136,39 +136,39 @@ class SqliteQueue:
 
     async def entry(self, run_id: str, owner: str) -> Entry | None:
         where = "WHERE id = :id AND owner = :owner AND state <> 'begun'"
-        return self._first(where, {"id": run_id, "owner": owner})
+        return await self._first(where, {"id": run_id, "owner": owner})
 
     async def kept_request(self, run_id: str, owner: str) -> bytes | None:
         kept = "SELECT kept FROM queue WHERE id = :id AND owner = :owner AND kept <> x''"
-        return next((row["kept"] for row in self._rows(kept, {"id": run_id, "owner": owner})), None)
+        return next((row["kept"] for row in await self._rows(kept, {"id": run_id, "owner": owner})), None)
 
     async def entry_of_key(self, owner: str, key: str) -> Entry | None:
         where = "WHERE owner = :owner AND dedupe = :key AND state IN ('waiting', 'claimed')"
-        return self._first(where, {"owner": owner, "key": key})
+        return await self._first(where, {"owner": owner, "key": key})
 
     async def entries(self, owner: str | None, limit: int) -> list[Entry]:
         where = "WHERE state IN ('waiting', 'claimed') AND owner = coalesce(:owner, owner) ORDER BY due_ms, key"
-        found = self._entries(where, {"owner": owner})
-        places = {id: place for place, id in enumerate(self._ordered())}
+        found = await self._entries(where, {"owner": owner})
+        places = {id: place for place, id in enumerate(await self._ordered())}
         found.sort(key=lambda one: (places.get(one.run_id, -1 if one.state == "claimed" else len(places)), one.due_ms))
         return found[:limit]
 
     async def named(self, beginning: str) -> list[NamedWork]:
         values = {"beginning": beginning, "end": beginning + LAST}
-        return [NamedWork(**row) for row in self._rows(_NAMED, values)]
+        return [NamedWork(**row) for row in await self._rows(_NAMED, values)]
 
     async def is_awaited(self, owner: str, conversation_id: str) -> bool:
         where = "owner = :owner AND conversation = :id AND state IN ('waiting', 'claimed') AND due_ms <= :now"
         values = {"owner": owner, "id": conversation_id, "now": self._now_ms()}
-        return bool(self._rows(f"SELECT 1 AS it FROM queue WHERE {where} LIMIT 1", values))
+        return bool(await self._rows(f"SELECT 1 AS it FROM queue WHERE {where} LIMIT 1", values))
 
     async def position(self, run_id: str) -> int | None:
-        ordered = self._ordered()
+        ordered = await self._ordered()
         return ordered.index(run_id) + 1 if run_id in ordered else None
 
-    def _ordered(self) -> list[str]:
-        waiting = [Candidate(**row) for row in self._rows(_DUE, {"now": self._now_ms()})]
-        held = Counter({row["owner"]: row["places"] for row in self._rows(_HELD, {})}) if waiting else {}
+    async def _ordered(self) -> list[str]:
+        waiting = [Candidate(**row) for row in await self._rows(_DUE, {"now": self._now_ms()})]
+        held = Counter({row["owner"]: row["places"] for row in await self._rows(_HELD, {})}) if waiting else {}
         return order(waiting, held)
 
     async def queue_figures(self) -> QueueFigures:
@@ -178,66 +178,65 @@ class SqliteQueue:
                 min(due_ms) FILTER (WHERE due_ms > :now) AS next
             FROM queue WHERE state = 'waiting'
         """
-        (row,) = self._rows(figures, {"now": now})
+        (row,) = await self._rows(figures, {"now": now})
         age = (now - row["oldest"]) / 1000 if row["length"] else 0.0
         return QueueFigures(row["length"], age, None if row["next"] is None else (row["next"] - now) / 1000)
 
-    def _first(self, where: str, values: Mapping[str, object]) -> Entry | None:
-        return next(iter(self._entries(where, values)), None)
+    async def _first(self, where: str, values: Mapping[str, object]) -> Entry | None:
+        return next(iter(await self._entries(where, values)), None)
 
-    def _entries(self, where: str, values: Mapping[str, object]) -> list[Entry]:
+    async def _entries(self, where: str, values: Mapping[str, object]) -> list[Entry]:
         now = self._now_ms()
-        return [_entry(row, now) for row in self._rows(f"SELECT {_COLUMNS} FROM queue {where}", values)]
+        return [_entry(row, now) for row in await self._rows(f"SELECT {_COLUMNS} FROM queue {where}", values)]
 
     # --- taking -------------------------------------------------------------------------------------
 
     async def candidates(self) -> list[Candidate]:
-        return [Candidate(**row) for row in self._rows(_CANDIDATES, {"now": self._now_ms()})]
+        return [Candidate(**row) for row in await self._rows(_CANDIDATES, {"now": self._now_ms()})]
 
     async def claim_entry(self, owner: str, instance: str) -> ClaimedEntry | None:
-        while found := self._rows(_FIRST, {"owner": owner, "now": self._now_ms()}):
+        while found := await self._rows(_FIRST, {"owner": owner, "now": self._now_ms()}):
             (first,) = found
-            if self._write(_CLAIM, {"id": first["id"], "epoch": first["epoch"], "instance": instance}):
+            if await self._write(_CLAIM, {"id": first["id"], "epoch": first["epoch"], "instance": instance}):
                 return ClaimedEntry(first["id"], first["epoch"] + 1, first["body"])
         return None
 
     async def release(self, run_id: str, epoch: int) -> None:
-        self._write(_RELEASE, {"id": run_id, "epoch": epoch})
+        await self._write(_RELEASE, {"id": run_id, "epoch": epoch})
 
     async def claimants(self) -> list[str]:
-        return [
-            row["instance"] for row in self._rows("SELECT DISTINCT instance FROM queue WHERE state = 'claimed'", {})
-        ]
+        claimed = "SELECT DISTINCT instance FROM queue WHERE state = 'claimed'"
+        return [row["instance"] for row in await self._rows(claimed, {})]
 
     async def release_of(self, instances: Collection[str]) -> int:
         released = "UPDATE queue SET state = 'waiting', instance = NULL, epoch = epoch + 1"
         where = "WHERE state = 'claimed' AND instance = :instance"
-        return sum(self._write(f"{released} {where}", {"instance": instance}) for instance in instances)
+        return sum([await self._write(f"{released} {where}", {"instance": instance}) for instance in instances])
 
     # --- ending -------------------------------------------------------------------------------------
 
     async def fail(self, run_id: str, epoch: int, why: Failure) -> None:
         values = {"id": run_id, "epoch": epoch, "failure": encode_failure(why), "now": self._now_ms()}
-        self._write(f"{_FAIL} WHERE id = :id AND epoch = :epoch AND state = 'claimed'", values)
+        await self._write(f"{_FAIL} WHERE id = :id AND epoch = :epoch AND state = 'claimed'", values)
 
     async def cancel(self, run_id: str, owner: str, why: Failure) -> bool:
         values = {"id": run_id, "owner": owner, "failure": encode_failure(why), "now": self._now_ms()}
-        return self._write(f"{_FAIL} WHERE id = :id AND owner = :owner AND state = 'waiting'", values) > 0
+        return await self._write(f"{_FAIL} WHERE id = :id AND owner = :owner AND state = 'waiting'", values) > 0
 
     async def forget(self, run_id: str, owner: str) -> bool:
         forget = "DELETE FROM queue WHERE id = :id AND owner = :owner AND state <> 'begun'"
-        return self._write(forget, {"id": run_id, "owner": owner}) > 0
+        return await self._write(forget, {"id": run_id, "owner": owner}) > 0
 
     async def expire(self, why: Failure) -> int:
         now = self._now_ms()
         old = {"before": now - KEPT_SECONDS * 1000}
         where = "ended_ms < :before AND due_ms < :before"  # a time that was cancelled must not be scheduled again
-        if self._rows(f"SELECT 1 AS it FROM queue WHERE {where} LIMIT 1", old):
-            self._write(f"DELETE FROM queue WHERE {where}", old)
-        if not self._rows("SELECT 1 AS it FROM queue WHERE state = 'waiting' AND expires_ms <= :now", {"now": now}):
+        if await self._rows(f"SELECT 1 AS it FROM queue WHERE {where} LIMIT 1", old):
+            await self._write(f"DELETE FROM queue WHERE {where}", old)
+        late = "state = 'waiting' AND expires_ms <= :now"
+        if not await self._rows(f"SELECT 1 AS it FROM queue WHERE {late}", {"now": now}):
             return 0
-        values = {"now": now, "failure": encode_failure(why)}
-        return self._write(f"{_FAIL} WHERE state = 'waiting' AND expires_ms <= :now", values)
+        return await self._write(f"{_FAIL} WHERE {late}", {"now": now, "failure": encode_failure(why)})
 
 
 def _entry(row: dict[str, Any], now: int) -> Entry:

@@ -120,7 +120,8 @@ class SqliteStore(SqlStore):
         self._indexer = Indexer(self._connections)
         self._files = RunFiles(directory / FOLDER, self._connections, self._indexer, make_notices)
         self._maintenance = Maintenance(self._connections, self._indexer, self._files)
-        self.queue = SqliteQueue(self._rows, self._write, lambda: time_ns() // 1_000_000)
+        rows, write = partial(self._select, is_short=True), partial(self._execute, is_short=True)
+        self.queue = SqliteQueue(rows, write, lambda: time_ns() // 1_000_000)
 
     async def open(self, now_ms: int) -> str | None:
         """Returns a warning if a damaged file was set aside. Optional: every call opens the file if needed.
