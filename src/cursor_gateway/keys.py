@@ -106,7 +106,7 @@ class Rate:
 
 
 # --- devices that have logged in at a gateway that is shared ------------------------------------------
-
+# A code is in the link that a phone scans, and is exchanged for a key once. Codes are in memory, keys in a file.
 
 CODE_SECONDS = 600
 DEVICE_DAYS = 30

@@ -21,6 +21,7 @@ from tests.agent.install import install
 from tests.agent.records import records
 from tests.cli.processes import TIMEOUT, finished, own_machine, read_until, started
 from tests.gateways import RunningGateway, running_gateway
+from tests.server.conftest import eventually
 
 KEY = "cgw_a_key_that_nobody_else_may_see"
 PROMPT = "standin: echo-args"
@@ -375,5 +376,5 @@ def test_a_gateway_without_its_socket_serves_others(home: Path) -> None:
         status, _, error = chat("--url", gateway.url, PROMPT)
         assert status == 2
         assert "nothing was sent to it" in error
-        assert "no local socket" in gateway.log.read_text()
+        eventually(lambda: "no local socket" in gateway.log.read_text())
         assert chat("--url", gateway.url, PROMPT, CURSOR_GATEWAY_VERIFY_GATEWAY="false")[0] == 0

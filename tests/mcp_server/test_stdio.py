@@ -248,6 +248,7 @@ def test_a_request_that_cannot_be_read_is_answered_and_ends_nothing(
     monkeypatch.setattr(stdio, "_LONGEST", 100_000)
     lines = [
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":"%s"}}' % (b"x" * 200_000),
+        b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"even":[%s1]}}' % (b"1," * 100_000),  # JSON also when cut
         b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"a":NaN}}',
         b'{"jsonrpc":"2.0","result":{"a":NaN},"id":3}',  # nobody could tell to what an error is the reply
         b'{"jsonrpc":"2.0","id":4,"method":"ping"}',
@@ -264,8 +265,8 @@ def test_a_request_that_cannot_be_read_is_answered_and_ends_nothing(
     with (tmp_path / "in").open("rb") as incoming, (tmp_path / "out").open("wb") as outgoing:
         asyncio.run(serve(incoming.fileno(), outgoing.fileno()))
     errors = {reply["id"]: reply["error"] for reply in map(json.loads, (tmp_path / "out").read_bytes().splitlines())}
-    assert list(errors) == [1, 2, 4]
-    assert errors[1]["message"] == stdio.TOO_LONG
+    assert list(errors) == [1, 5, 2, 4]
+    assert errors[1]["message"] == errors[5]["message"] == stdio.TOO_LONG
     assert errors[2]["code"] == -32700
     assert errors[4]["message"].startswith("Send `initialize` first")
 

@@ -220,7 +220,8 @@ def test_the_files_of_each_conversation_are_counted(known: Conversations, store:
     said(store, "conv_1")
     for id in ("conv_1", "conv_2", "notes"):
         (known.folder(id) / "images").mkdir(parents=True)
-        (known.folder(id) / "images" / "a.png").write_bytes(b"x" * 1000)
+        (known.folder(id) / "images" / "a.png").write_bytes(b"x" * 999)
+        (known.folder(id) / "broken").symlink_to("a")
     assert asyncio.run(known.file_sizes()) == {"conv_1": 1000, "conv_2": 1000}
 
 

@@ -116,7 +116,10 @@ def test_every_field_every_header_every_error_and_every_schema_is_there(document
 
 def test_types_are_described_in_words(text: str) -> None:
     assert '"auto", "none", "required", ChatCompletionToolChoice or null' in text
-    assert "list of ChatCompletionTextPart, ChatCompletionRefusalPart or ChatCompletionImagePart" in text
+    assert (
+        "list of ChatCompletionTextPart, ChatCompletionRefusalPart, ChatCompletionImagePart or ChatCompletionFilePart"
+        in text
+    )
     assert "ChatResponse and ErrorReply" in text
     assert "any value" in text
 

@@ -22,6 +22,7 @@ from cursor_gateway.server import logs
 from cursor_gateway.server.logs import RunLog, StructuredLog, carry_trace_ids, configure, lost_lines, outcome
 from cursor_gateway.settings import LogFormat, LogLevel
 from cursor_gateway.sources.base import AgentUse
+from tests.server.conftest import eventually
 from tests.server.observed import PROMPT, new_run, observed
 
 FINISHED = RunFinished(usage=TokenCounts(prompt=100, completion=20, cached=70), duration_ms=5)
@@ -400,6 +401,17 @@ def test_who_leaves_does_not_wait_for_a_pipe_that_nobody_reads() -> None:
         os.close(ours)
         os.close(theirs)
     assert (ended.returncode, ended.stdout) == (0, b"left\n")
+
+
+def test_after_a_quiet_moment_a_line_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that follow it are gathered."""
+    monkeypatch.setattr(logs, "_GATHERING_SECONDS", 1000.0)
+    log = logging_to(stream := StringIO())
+    log.info("first")
+    eventually(stream.getvalue)
+    log.info("second")
+    assert [line["event"] for line in map(json.loads, stream.getvalue().splitlines())] == ["first"]
+    assert [line["event"] for line in objects(stream)] == ["first", "second"]
 
 
 def test_what_was_logged_last_is_written_before_the_process_ends() -> None:

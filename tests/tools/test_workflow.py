@@ -70,3 +70,14 @@ def test_what_a_release_needs_is_in_the_whole_list() -> None:
     listed = (ROOT / ".ci" / "run").read_text()
     for target in ("check", "test", "test-slow", "test-clients", "cover", "dist", "docs-site"):
         assert re.search(rf"^ *phase \d+ make {target}\b", listed, re.MULTILINE), target
+
+
+def test_what_runs_beside_a_build_that_fails_ends_with_it(tmp_path: Path) -> None:
+    """Else it keeps the pipe of the build's output open."""
+    listed = (ROOT / ".ci" / "run").read_text()
+    beside = re.search(r"^beside\(\) .*?^trap [^\n]+", listed, re.MULTILINE | re.DOTALL)
+    assert beside is not None
+    work = f"work() {{ .ci/phase 5 sh -c 'touch {tmp_path}/begun; sleep 200'; }}"
+    build = f"{beside[0]}\n{work}\nbeside work\nuntil [ -e {tmp_path}/begun ]; do sleep 0.02; done; exit 3"
+    ran = subprocess.run(["bash", "-ec", build], cwd=ROOT, capture_output=True, check=False, timeout=60)
+    assert ran.returncode == 3

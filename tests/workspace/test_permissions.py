@@ -60,6 +60,11 @@ def test_an_operator_who_lets_nobody_allow_anything(tmp_path: Path) -> None:
         off.check([Permission("deny"), Permission("once")])
 
 
+def test_where_nothing_was_allowed_nothing_is_made(tmp_path: Path) -> None:
+    kept(tmp_path).forget_conversation("conv_1")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_cannot_be_read_allows_nothing(tmp_path: Path) -> None:
     permissions = kept(tmp_path)
     record(permissions, "workspace")

@@ -45,9 +45,6 @@ class StdioTransport:
         return None
 
 
-# --- standard input and output --------------------------------------------------------------------
-
-
 Connected: TypeAlias = tuple[AsyncClient, str | None]  # and the folder to name in requests; None: the gateway's default
 ConnectFolder: TypeAlias = Callable[[str], AbstractAsyncContextManager[Connected]]
 Log: TypeAlias = Callable[[str], None]

@@ -35,12 +35,13 @@ class StdioMcpServer:
 
     def _take(self, line: bytes) -> None:
         try:
+            if is_cut(line):  # which may be JSON without what is missing
+                raise messages.RpcError(messages.INVALID_REQUEST, TOO_LONG)
             message = messages.read_message(line)
         except messages.RpcError as error:
-            shown = messages.RpcError(messages.INVALID_REQUEST, TOO_LONG) if is_cut(line) else error
             id = unread_id(line) if error.id is None else error.id
             if id is not None:  # else the host could not tell to what it is the reply
-                self._start(id, self._write(messages.encode_error(id, shown)))
+                self._start(id, self._write(messages.encode_error(id, error)))
             return
         match message:
             case messages.Request(id=id):

@@ -49,6 +49,10 @@ from cursor_gateway.stages.summary import main_argument
 
 
 class LiveRegion:
+    """Below what is printed. Before a frame, the cursor goes back to where the last one began. If the terminal was
+    resized meanwhile, most of them, and tmux, have wrapped the lines anew: their lengths and the present width say how
+    many rows to erase. Rows that were scrolled away stay, so a region should leave room on the screen."""
+
     def __init__(self, console: Console, content: RenderableType, frames_per_second: float) -> None:
         self._console, self._content, self._seconds = console, content, 1 / frames_per_second
         self._lines: list[list[Segment]] = []  # those on the screen; the cursor is behind the last one

@@ -257,8 +257,7 @@ class _Writer:
             if self.queue.empty():
                 if (line := self.queue.get()) is None:
                     return
-                lines.append(line)
-                self._wait_a_moment()
+                lines.append(line)  # written at once: there was none for a moment
             while len(lines) < _AT_ONCE and not self.queue.empty():
                 if (line := self.queue.get()) is None:
                     self._take(lines)

@@ -185,15 +185,10 @@ def show_banner(gateway: "Gateway", settings: Settings, url: str) -> None:
 
 def show_member(settings: Settings, url: str) -> None:
     """Of a front, which runs no agents."""
-    served = {
-        "Web page": f"{url}/",
-        "OpenAI API": f"{url}/v1",
-        "Documents": f"{url}/v1/chat",
-        "API keys": _keys(settings),
-    }
+    apis = {"Web page": f"{url}/", "OpenAI API": f"{url}/v1", "Documents": f"{url}/v1/chat"}
     head = f"{style('cursor-gateway', bold=True)} {full_version()}, {settings.role} of a cluster\n"
     echo(
-        "\n".join([head, *_rows({**served, "API keys": _keys(settings)}), style("\nPress Ctrl-C to stop.", dim=True)]),
+        "\n".join([head, *_rows({**apis, "API keys": _keys(settings)}), style("\nPress Ctrl-C to stop.", dim=True)]),
         color=not wants_plain(),
     )
 

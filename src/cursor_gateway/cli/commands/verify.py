@@ -27,8 +27,6 @@ from msgspec import UNSET, Struct
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.output import Trouble, aside
-from cursor_gateway.client.failures import CallFailed, CannotReach
-from cursor_gateway.dialects.documents.request import PermissionAnswer
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model import documents
 from cursor_gateway.model.answers import Decision
@@ -140,6 +138,8 @@ class Verification:
         }
 
     async def run(self, check: str) -> CheckResult:
+        from cursor_gateway.client.failures import CallFailed, CannotReach
+
         self._recording.check = check
         try:
             async with asyncio.timeout(_PROMPT_SECONDS):
@@ -245,6 +245,8 @@ class Verification:
     async def _decide(
         self, client: "AsyncClient", check: str, run_id: str, document_id: str, decision: Decision
     ) -> None:
+        from cursor_gateway.dialects.documents.request import PermissionAnswer
+
         answer = PermissionAnswer(document_id=document_id, decision=decision)
         continued = await client.answer(run_id, permissions=[answer])
         async with client.events(continued) as stream:
@@ -478,7 +480,6 @@ def verify(config: str | None, only: Sequence[str], yes: bool, record: str | Non
 
 
 def _confirm(sources: Sequence[str], *, yes: bool) -> None:
-
     count = len(PROMPTS) * len(sources)
     aside(f"Up to {count} short prompts will be sent to Cursor, {len(PROMPTS)} with each of: {', '.join(sources)}.")
     if yes:
