@@ -16,6 +16,18 @@ BEGIN
 END
 $$;
 
+-- Who can connect can read notifications, which have parts of answers, and send some: so nobody else may.
+DO $$
+BEGIN
+    IF (SELECT pg_has_role(datdba, 'USAGE') FROM pg_database WHERE datname = current_database()) THEN
+        EXECUTE format('GRANT CONNECT ON DATABASE %I TO cursor_gateway_front, cursor_gateway_runner', current_database());
+        EXECUTE format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC', current_database());
+    ELSE
+        RAISE WARNING 'Only the owner of the database can keep other roles from connecting: run this file as the owner.';
+    END IF;
+END
+$$;
+
 REVOKE CREATE ON SCHEMA public FROM PUBLIC, cursor_gateway_front, cursor_gateway_runner;
 GRANT USAGE ON SCHEMA public TO cursor_gateway_front, cursor_gateway_runner;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO cursor_gateway_front, cursor_gateway_runner;

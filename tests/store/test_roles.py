@@ -98,6 +98,17 @@ def test_the_tables_of_a_later_migration_need_no_new_privileges(role: str, restr
             owner.execute("DROP SEQUENCE numbers")
 
 
+def test_other_roles_cannot_connect(restricted: str) -> None:
+    """They could read and send notifications, which have parts of answers."""
+    with psycopg.connect(restricted, autocommit=True) as owner:
+        owner.execute("CREATE ROLE stranger LOGIN")
+        try:
+            with pytest.raises(psycopg.OperationalError, match="CONNECT"):
+                psycopg.connect(_as("stranger", restricted))
+        finally:
+            owner.execute("DROP ROLE stranger")
+
+
 def test_a_runner_cannot_see_hashes(restricted: str) -> None:
     with psycopg.connect(_as(RUNNER, restricted), autocommit=True) as connection, pytest.raises(InsufficientPrivilege):
         connection.execute("SELECT hash FROM api_keys")
