@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.workspace import git_objects  # FIXME
+from cursor_gateway.workspace import git_objects
 from cursor_gateway.workspace.git_objects import read_index
 from tests.workspace.repositories import git
 
