@@ -1184,7 +1184,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Text: a call that never ended was interrupted", "INTERRUPTED, None)", "Outcome(), None)"),
         (
             "Text: a call ends once",
-            "self._ended_calls[call_id] = self._tools.pop(call_id).action",
+            "self._ended_calls[call_id] = _hash(self._tools.pop(call_id).action)",
             "del self._tools[call_id]",
         ),
         (
