@@ -221,3 +221,10 @@ def test_what_has_begun_is_not_to_be_retried() -> None:
     assert failure.retryable
     assert (failure.final().retryable, failure.final().retry_after) == (False, None)
     assert failure.final().message == failure.message
+
+
+def test_files_that_cannot_be_written_are_a_full_disk_or_a_fault_of_the_gateway() -> None:
+    assert isinstance(errors.unwritable(OSError(errno.ENOSPC, "No space left on device")), errors.HostExhausted)
+    refused = errors.unwritable(PermissionError(errno.EACCES, "Permission denied"))
+    assert isinstance(refused, errors.GatewayFault)
+    assert "Permission denied" in str(refused)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cursor_gateway.dialects.requests import CursorOptions, option_hints, with_headers
+from cursor_gateway.dialects.requests import CursorOptions, is_image, option_hints, read_text_file, with_headers
 from cursor_gateway.dialects.ui import UiOptions
 from cursor_gateway.errors import InvalidRequest
 
@@ -49,3 +49,23 @@ def test_options_with_few_values_have_hints() -> None:
     assert hints["cursor.text"] == "Send one of exact, readable."
     assert "thinking" in hints["cursor.include[]"]
     assert "cursor.workspace" not in hints
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "text"),
+    [("SGk=", "", "Hi"), ("SG\nk=", "a.txt", "File a.txt:\n\nHi"), ("DATA:text/plain;base64,SGk=", "", "Hi")],
+)
+def test_a_text_file_is_read_from_base64_or_a_data_uri(address: str, name: str, text: str) -> None:
+    assert read_text_file(address, name, "file") == text
+
+
+@pytest.mark.parametrize("address", ["no base64!", "/w=="])
+def test_what_is_no_text_is_refused(address: str) -> None:
+    with pytest.raises(InvalidRequest, match="Only text files and images") as refused:
+        read_text_file(address, "", "messages[0].file")
+    assert refused.value.param == "messages[0].file"
+
+
+def test_an_image_says_so_in_its_address() -> None:
+    assert is_image("data:IMAGE/png;base64,AA==")
+    assert not is_image("data:text/plain,image/")

@@ -18,3 +18,9 @@ def test_the_options_alone() -> None:
     asked = ChatRequest(message="Hi", mode="ask", needs=["gpu"])
     assert RunOptions(**run_options(asked)) == RunOptions(mode="ask", needs=["gpu"])
     assert AgentRequest(messages=[], **run_options(asked)).mode == "ask"
+
+
+def test_only_a_question_without_attempt_and_name_may_be_asked_again() -> None:
+    assert AgentRequest(messages=[], attempt="unknown").may_be_asked_again
+    assert not AgentRequest(messages=[], attempt="unknown", question_id="q").may_be_asked_again
+    assert not AgentRequest(messages=[]).may_be_asked_again

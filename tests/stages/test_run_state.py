@@ -442,6 +442,11 @@ def test_a_reply_is_what_was_said_between_two_pauses() -> None:
     assert (state.paused_at, fold(EVENTS[:5]).paused_at) == (12, 0)
 
 
+def test_a_reply_asks_for_the_calls_that_its_pause_waits_for() -> None:
+    state = fold(EVENTS)
+    assert [[call.id for call in state.reply_calls(after)] for after in (0, 6, 9, 12)] == [["a", "b"], ["b"], ["c"], []]
+
+
 def test_white_space_that_belongs_to_no_document_is_said_too() -> None:
     *_, done = read_events(scenarios()[0].lines, scenarios()[0].run)
     assert isinstance(done, Done)
